@@ -112,7 +112,8 @@ class TextErasureFile(ErasureFile):
             found[line.guest_id] = line
             stays = found.get(line.into) if line.into else None
             if stays is not None and stays.into and stays.at < line.at:
-                # A guest who was merged earlier stays in this merge, so the database has lost the first merge.
+                # A guest who was merged earlier stays in this merge, so the database has lost the
+                # first merge.
                 del found[stays.guest_id]
         return found
 

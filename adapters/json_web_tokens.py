@@ -82,8 +82,8 @@ class SigningKeys:
     """The public keys that an identity provider publishes at an address (RFC 7517).
 
     They are fetched when they are first needed, then every 10 minutes, and also if a token names an
-    unknown key. If they cannot be fetched, the known keys are used for a day. `now` returns the time
-    in seconds. Any thread may call the methods.
+    unknown key. If they cannot be fetched, the known keys are used for a day. `now` returns the
+    time in seconds. Any thread may call the methods.
     """
 
     def __init__(self, url: str, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -177,10 +177,11 @@ class JsonWebTokens(Identity):
     """Recognizes callers by the tokens of an identity provider.
 
     A token must be signed with one of the `keys`, be issued by `issuer` for `audience`, and have an
-    expiry. It must be an access token. If `token_type` is set, the header `typ` must be equal to it.
+    expiry. It must be an access token. If `token_type` is set, the header `typ` must be equal to
+    it.
 
-    The names of settings refer to claims, which contain the caller's name, permissions and centers. A
-    nested claim is named by all its keys, joined by dots. Unknown permissions are ignored. If
+    The names of settings refer to claims, which contain the caller's name, permissions and centers.
+    A nested claim is named by all its keys, joined by dots. Unknown permissions are ignored. If
     `centers_claim` is set, a caller without that claim may not act for any center.
     """
 

@@ -96,8 +96,8 @@ class Connection:
     """A connection to the host of a URL. It is opened when needed, and reopened if the host closes it.
 
     The deadline is `total_seconds` after the creation of this object. It covers everything: looking
-    up the host, connecting (at most `connect_seconds` for one address), TLS, sending, and waiting for
-    bytes.
+    up the host, connecting (at most `connect_seconds` for one address), TLS, sending, and waiting
+    for bytes.
 
     `look_up` returns the IP addresses, and no other address is used. TLS and the header `Host` use
     the name of the host. A response body has at most `max_body_bytes`. `tls` defaults to the

@@ -101,8 +101,8 @@ def _with_and_without_prefix(
         if prefix and compact.startswith(prefix):
             yield compact.removeprefix(prefix)
     letters = _LETTERS.get(country_code, country_code)
-    # The prefix is used only if all codes of the country begin with it. Irish codes may begin with any
-    # letter.
+    # The prefix is used only if all codes of the country begin with it. Irish codes may begin with
+    # any letter.
     if compact.isdigit() and letters in pattern.pattern:
         yield letters + compact
 

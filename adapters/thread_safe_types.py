@@ -1,7 +1,7 @@
 """A workaround for msgspec 0.22, which crashes if several threads use a type for the first time.
 
-Creating a decoder prepares its type. Decoders are therefore created at import, when there is only one
-thread. Types that are read without a decoder are passed to `prepare`.
+Creating a decoder prepares its type. Decoders are therefore created at import, when there is only
+one thread. Types that are read without a decoder are passed to `prepare`.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def holds_card_number(text: str) -> bool:
     """Return whether the text contains a number that looks like a card number.
 
     Such a number has a card scheme's first digits and length, and a correct check digit. Its digits
-    are contiguous, or grouped as on a card with one blank or dash between groups. They may be digits
-    of any script, and letters or other numbers may surround them.
+    are contiguous, or grouped as on a card with one blank or dash between groups. They may be
+    digits of any script, and letters or other numbers may surround them.
 
     UUIDs, long hexadecimal numbers and article numbers (GTIN-13) are not taken for card numbers.
     """

@@ -358,8 +358,8 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached, and nothing was done.
 
-    `counted` is what the limit counts: sessions or refused cards. `of` is who reached the limit: the
-    id of a guest or a center, or the name of a caller.
+    `counted` is what the limit counts: sessions or refused cards. `of` is who reached the limit:
+    the id of a guest or a center, or the name of a caller.
     """
 
     type = "card_limit_reached"

@@ -81,7 +81,7 @@ def link_key_from(secret: str) -> LinkKey:
 
 def find_link_key(text: str) -> LinkKey | None:
     """Return the first part of a text that has the form of a link key, in lower case, or None."""
-    # Some programs escape text that is already escaped. The digits of an escape could be taken for part
-    # of a key.
+    # Some programs escape text that is already escaped. The digits of an escape could be taken for
+    # part of a key.
     found = _LINK_KEY.search(_ESCAPE.sub(" ", text))
     return found and LinkKey(found[0].lower())

@@ -20,8 +20,8 @@ class Clock(Protocol):
     def is_steady(self) -> bool:
         """Return whether the clock has advanced evenly for 10 minutes in this process.
 
-        Irreversible work waits for a steady clock. Otherwise, a clock that is ahead for some minutes,
-        for example after the start of a machine, could cause such work too early.
+        Irreversible work waits for a steady clock. Otherwise, a clock that is ahead for some
+        minutes, for example after the start of a machine, could cause such work too early.
         """
         return True
 

@@ -33,8 +33,8 @@ class PageRequest:
     def parse(cls, *, pages: Sequence[str], sizes: Sequence[str]) -> PageRequest:
         """Parse the values of the query parameters `page` and `size`. No value means the default.
 
-        Raises TooManyItems if the size is over 100. Raises PageParameterInvalid for a value that is not a
-        plain decimal number of at least 1, and for several values.
+        Raises TooManyItems if the size is over 100. Raises PageParameterInvalid for a value that is
+        not a plain decimal number of at least 1, and for several values.
         """
         page = _parse_number("page", pages, DEFAULT_PAGE)
         size = _parse_number("size", sizes, DEFAULT_SIZE)

@@ -51,9 +51,9 @@ class CardImport(CsvImport):
     def store(self) -> Iterator[int]:
         """Import the cards that `check` has read, each in a separate unit of work.
 
-        Yield 1 after each line, and 0 every second during a wait. An import that was interrupted can
-        be completed by importing the same file again. Cards that are already on file are then not
-        read at the PSP. Raises PspSilent.
+        Yield 1 after each line, and 0 every second during a wait. An import that was interrupted
+        can be completed by importing the same file again. Cards that are already on file are then
+        not read at the PSP. Raises PspSilent.
         """
         self._note_operators_act(Action.IMPORT_BEGUN, CARDS, {"rows": self._count})
         left_out = 0

@@ -89,8 +89,8 @@ class Copy:
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
         """Copy all rows in constant memory, and return the row counts of each table.
 
-        `on_copied` is called with the number of rows that were just sent. Raises CopyFailed, also if
-        the counts of both databases differ at the end.
+        `on_copied` is called with the number of rows that were just sent. Raises CopyFailed, also
+        if the counts of both databases differ at the end.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)
@@ -119,7 +119,8 @@ class Copy:
             ) from error
 
     def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
-        # The rowid is the order of creation. PostgreSQL fills its identity columns in the same order.
+        # The rowid is the order of creation. PostgreSQL fills its identity columns in the same
+        # order.
         rows = self._source.table(table).rows_where(select=", ".join(columns), order_by="rowid")
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
             sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))

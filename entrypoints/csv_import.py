@@ -94,8 +94,8 @@ class CsvImport:
     def check(self, file: BinaryIO, *, on_read: Callable[[int], None]) -> int:
         """Check every row of a file, and return the number of rows. Does not store anything.
 
-        `on_read` is called with the number of bytes of each line. Raises CsvRefused, also if two rows
-        have the same id or two cards have the same token. May be called only once.
+        `on_read` is called with the number of bytes of each line. Raises CsvRefused, also if two
+        rows have the same id or two cards have the same token. May be called only once.
         """
         for rows in _in_units(_Table(file, self._kind, on_read)):
             with self._storage.read() as unit:
@@ -289,9 +289,11 @@ class Kind(Generic[Record]):
     - `columns`: the columns that a file must have.
     - `optional`: the columns that a file may have.
     - `parse`: returns a record for the cells of a row.
-    - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if given.
+    - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if
+      given.
     - `check`: raises an error if a record does not fit the stored records.
-    - `put_many`: stores records, and returns how many it skipped. None means that it never skips any.
+    - `put_many`: stores records, and returns how many it skipped. None means that it never skips
+      any.
     - `keeps_order`: whether records are stored in the order of the file instead of by id.
     - `unique`: the name, in words, of the value that must differ between all rows.
     """

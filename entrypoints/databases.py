@@ -84,9 +84,9 @@ def storage_in(
     """Return the storage for a database. The database is opened when it is first needed.
 
     For PostgreSQL, `connections` is the maximum number of connections. With `may_take_long`,
-    statements have no time limit. `on_wait` is called with the seconds that a unit of work has waited
-    to begin. `on_replaced` is called once if the files of an SQLite database are replaced while they
-    are in use. Raises PostgresqlNotInstalled.
+    statements have no time limit. `on_wait` is called with the seconds that a unit of work has
+    waited to begin. `on_replaced` is called once if the files of an SQLite database are replaced
+    while they are in use. Raises PostgresqlNotInstalled.
     """
     if isinstance(database, Path):
         from adapters.sqlite.storage import SqliteStorage
@@ -171,7 +171,8 @@ def cause_of(unavailable: ServiceUnavailable) -> str:
 def refuse_read_only(storage: Storage) -> None:
     """Raise ServiceUnavailable if a storage is read-only.
 
-    Do nothing if the storage is busy, full or unreachable. The service then waits until it can write.
+    Do nothing if the storage is busy, full or unreachable. The service then waits until it can
+    write.
     """
     try:
         storage.check()

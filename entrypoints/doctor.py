@@ -83,8 +83,8 @@ def examine(environment: Mapping[str, str]) -> list[Finding]:
 def examine_psp(environment: Mapping[str, str], name: ProviderName) -> list[Finding]:
     """Run the checks of one PSP, and return the findings.
 
-    They include the PSP's distribution and the URLs of its webhooks. Raises SettingsError if the PSP
-    is not installed.
+    They include the PSP's distribution and the URLs of its webhooks. Raises SettingsError if the
+    PSP is not installed.
     """
     found = [ok(name, distribution_of(name))]
     try:

@@ -72,7 +72,8 @@ def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Replace an exception in a log event by its type, its stack frames and its PSP.
 
-    The text of the exception is left out, because it may contain data of a client, a guest or a PSP.
+    The text of the exception is left out, because it may contain data of a client, a guest or a
+    PSP.
     """
     fault = event.pop("exc_info", None)
     if fault is True:
@@ -105,7 +106,8 @@ class _Lines:
 
     def write(self, line: str) -> None:
         """Write a line that ends with a line break."""
-        # The stream is unbuffered, because a buffer would not report how much of a line was written.
+        # The stream is unbuffered, because a buffer would not report how much of a line was
+        # written.
         buffer = sys.stderr.buffer
         stream = getattr(buffer, "raw", buffer)
         with self._lock:

@@ -1,7 +1,7 @@
 """Load the PSPs of an installation: cardonfile's own PSPs, and those listed in CARDONFILE_PSPS.
 
-Each PSP is an entry point of the group `cardonfile.psps`. The code of a plugin can read every key, so
-a plugin of another distribution is imported only if CARDONFILE_PSPS lists it.
+Each PSP is an entry point of the group `cardonfile.psps`. The code of a plugin can read every key,
+so a plugin of another distribution is imported only if CARDONFILE_PSPS lists it.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def installed_names() -> Sequence[str]:
 def distribution_of(name: str) -> str:
     """Return the name and version of the distribution that provides a PSP.
 
-    If several distributions provide the PSP, all are returned. Raises SettingsError if the PSP is not
-    installed.
+    If several distributions provide the PSP, all are returned. Raises SettingsError if the PSP is
+    not installed.
     """
     installed = _entry_points()
     if name not in installed:

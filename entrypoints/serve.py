@@ -145,8 +145,8 @@ def refuse_few_descriptors(*, threads: int, has_clients: bool = False) -> None:
 def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
     """Raise ServeError if the database belongs to another public origin.
 
-    If the database does not belong to an origin yet and `claims` is set, the current public origin is
-    stored in it.
+    If the database does not belong to an origin yet and `claims` is set, the current public origin
+    is stored in it.
     """
     try:
         container.recognize_origin()(claims=claims)
@@ -157,8 +157,8 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 def refuse_erased_guests(container: Container) -> None:
     """Raise ServeError if erased guests are in the database, because a backup was restored.
 
-    Raises ServeError also if the folder of the erasures file is missing, because erasures could not be
-    recorded. Raises OSError if the file cannot be read.
+    Raises ServeError also if the folder of the erasures file is missing, because erasures could not
+    be recorded. Raises OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
     if file is not None and not (folder := file.absolute().parent).is_dir():
@@ -267,8 +267,8 @@ def work(container: Container) -> None:
 def end_when_replaced(container: Container) -> threading.Event:
     """Make the process stop if the files of its database are replaced.
 
-    Commits into the old files would be lost. Return an event that is set when this happens. Call this
-    function before the storage is built.
+    Commits into the old files would be lost. Return an event that is set when this happens. Call
+    this function before the storage is built.
     """
     is_replaced = threading.Event()
 
@@ -300,8 +300,8 @@ def _stopped(is_replaced: threading.Event) -> None:
 def start_metrics(container: Container, *, listens: bool) -> None:
     """If metrics are switched on, add them to the container, and serve them if `listens` is set.
 
-    Call this function before any part of the container is built. Raises ServeError, SettingsError or
-    OSError.
+    Call this function before any part of the container is built. Raises ServeError, SettingsError
+    or OSError.
     """
     address, folder = container.settings().metrics, container.settings().metrics_folder
     if address is None and folder is None:

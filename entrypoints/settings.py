@@ -125,9 +125,9 @@ class PostgresqlDatabase:
 class JwtSettings:
     """The identity provider whose JSON Web Tokens are accepted, and the names of the claims to read.
 
-    If `centers_claim` is None, callers are not limited to some centers. `token_type` is the required
-    value of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt` or `JWT`,
-    or missing.
+    If `centers_claim` is None, callers are not limited to some centers. `token_type` is the
+    required value of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt`
+    or `JWT`, or missing.
     """
 
     issuer: str
@@ -154,8 +154,8 @@ class Settings:
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
-    - `rate_limit_storage`: the URL of the Redis in which all processes count for rate limits. It may
-      contain a password, so `repr` does not show it.
+    - `rate_limit_storage`: the URL of the Redis in which all processes count for rate limits. It
+      may contain a password, so `repr` does not show it.
     - `event_networks`: the private networks to which events may be sent.
     - `hsts`: the value of the header Strict-Transport-Security.
     - `retention`: how long records are kept.
@@ -164,8 +164,8 @@ class Settings:
       `repr` does not show them.
     - `jwt`: the identity provider whose tokens are accepted too, or None.
     - `metrics`: the host and port at which metrics are served, or None.
-    - `metrics_folder`: the folder in which processes store metrics, so that one process can serve the
-      metrics of all, or None.
+    - `metrics_folder`: the folder in which processes store metrics, so that one process can serve
+      the metrics of all, or None.
     - `psps`: the loaded PSPs by name. They may or may not be set up.
     """
 
@@ -200,10 +200,10 @@ class Settings:
     ) -> Settings:
         """Read the settings from variables and files (see `settings_given`).
 
-        `host` and `port` are the address on which the service listens. The default of the public base
-        URL is made from them. If `host` is None because the process does not listen, or if it is a
-        wildcard address, there is no default, and CARDONFILE_PUBLIC_BASE_URL must be set. Raises
-        SettingsError for the first setting that cannot be used.
+        `host` and `port` are the address on which the service listens. The default of the public
+        base URL is made from them. If `host` is None because the process does not listen, or if it
+        is a wildcard address, there is no default, and CARDONFILE_PUBLIC_BASE_URL must be set.
+        Raises SettingsError for the first setting that cannot be used.
         """
         given = settings_given(environment)
         database = parse_database_url(given.get(Setting.DATABASE_URL, DEFAULT_DATABASE_URL))
@@ -257,9 +257,9 @@ class Settings:
     ) -> Settings:
         """Read the settings of a process of the service, with further checks.
 
-        Raises SettingsError in the cases of `read`. Raises it also for an unknown setting, for a live
-        key without a public address, and for a live key together with a PSP that takes only test
-        cards.
+        Raises SettingsError in the cases of `read`. Raises it also for an unknown setting, for a
+        live key without a public address, and for a live key together with a PSP that takes only
+        test cards.
         """
         unknown = unknown_settings(environment)
         if unknown:

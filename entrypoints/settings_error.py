@@ -9,8 +9,8 @@ from contextlib import contextmanager
 class SettingsError(ValueError):
     """A setting or a PSP cannot be used.
 
-    The text is for operators. It contains the name of the setting and the expected value, and never a
-    secret.
+    The text is for operators. It contains the name of the setting and the expected value, and never
+    a secret.
     """
 
 

@@ -67,8 +67,8 @@ class _Channel(HTTPChannel):
     The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. Without this
     class, waitress would treat the connection as writable during that time. `poll` would return
     continually, and the main thread would hold the interpreter lock for which the sending thread
-    waits. Data that does not fit into the socket is left to the main thread, which the trigger wakes
-    at the end of the response at the latest.
+    waits. Data that does not fit into the socket is left to the main thread, which the trigger
+    wakes at the end of the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask
@@ -112,7 +112,8 @@ class Server:
         self._is_draining = False
         # Unlike Event.set, SimpleQueue.put is reentrant, so signal handlers may call it.
         self._stop_requests: SimpleQueue[None] = SimpleQueue()
-        # waitress logs the path of a lost or failed request. Paths contain session tokens and guest ids.
+        # waitress logs the path of a lost or failed request. Paths contain session tokens and guest
+        # ids.
         logging.getLogger("waitress").addFilter(_without_path)
         # waitress logs a line for each request that waits for a thread.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
@@ -162,8 +163,8 @@ class Server:
         """Stop gracefully: stop accepting connections, answer the requests in flight, and end `run`.
 
         From now on, every response closes its connection. A response may take 30 seconds, and the
-        rest of a request may take 5 seconds to arrive. This method returns at once. It may be called
-        twice, also from a signal handler.
+        rest of a request may take 5 seconds to arrive. This method returns at once. It may be
+        called twice, also from a signal handler.
         """
         self._stop_requests.put(None)
 
@@ -176,8 +177,8 @@ class Server:
         self._stop_requests.get()
         self._server.trigger.pull_trigger(self._stop_accepting)
         began, quiet_seconds = time.monotonic(), 0.0
-        # The time is added up in each round, so that time in which this process could not run does not
-        # count as quiet.
+        # The time is added up in each round, so that time in which this process could not run does
+        # not count as quiet.
         while quiet_seconds < QUIET_SECONDS:
             time.sleep(LOOK_EVERY_SECONDS)
             waited = time.monotonic() - began

@@ -19,9 +19,10 @@ from entrypoints.settings import Settings
 def create_application() -> WSGIApplication:
     """Return the WSGI application, with its settings from the environment.
 
-    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, this function
-    prints one sentence and raises SystemExit with status 1. No database is left open, so the server
-    may fork afterwards. No worker is started, so run `cardonfile work` in addition to the server.
+    CARDONFILE_PUBLIC_BASE_URL must be set. If `cardonfile serve` would refuse to start, this
+    function prints one sentence and raises SystemExit with status 1. No database is left open, so
+    the server may fork afterwards. No worker is started, so run `cardonfile work` in addition to
+    the server.
 
     If the files of the database are replaced, the process sends itself SIGTERM.
     """

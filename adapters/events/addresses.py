@@ -19,9 +19,9 @@ Network: TypeAlias = IPv4Network | IPv6Network
 _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
 # RFC 4291 and IANA's registry: all other unicast IPv6 addresses are unassigned.
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
-# IANA's registries of special-purpose addresses state that these are not public. `is_global` follows
-# the registries only in newer versions of Python. The networks are for protocol assignments, tunnels
-# to IPv4 addresses (6to4), and documentation.
+# IANA's registries of special-purpose addresses state that these are not public. `is_global`
+# follows the registries only in newer versions of Python. The networks are for protocol
+# assignments, tunnels to IPv4 addresses (6to4), and documentation.
 _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "2002::/16", "3fff::/20")))
 
 

@@ -66,8 +66,8 @@ class HttpEventSender(EventSender):
 
         def post(connection: Connection) -> int:
             response = connection.request("POST", _target(url), headers, body)
-            # Only the status matters. But a part of the body is read, because a receiver that cannot
-            # send its body may assume that the event was not received.
+            # Only the status matters. But a part of the body is read, because a receiver that
+            # cannot send its body may assume that the event was not received.
             with suppress(OSError, HTTPException):
                 response.read(MAX_BODY_BYTES)
             return response.status

@@ -16,8 +16,8 @@ from domain.outside import Ids
 
 Row: TypeAlias = Mapping[str, str | int | float]
 
-# How long to wait for the lock in this process, and then for other processes. The sum is less than the
-# 5 s of a PSP call.
+# How long to wait for the lock in this process, and then for other processes. The sum is less than
+# the 5 s of a PSP call.
 _WAIT_SECONDS: Final = 2.0
 _SWITCH_TRIES: Final = 20
 
@@ -87,8 +87,8 @@ class PspDatabase:
     def write(self) -> Iterator[Database]:
         """Begin a write transaction, which is committed at the end of the `with` block.
 
-        An exception in the block rolls back the transaction. Raises PspUnavailable if the file cannot
-        be written.
+        An exception in the block rolls back the transaction. Raises PspUnavailable if the file
+        cannot be written.
         """
         # Threads wait here, which is cheaper than polling SQLite's lock.
         if not self._turn.acquire(timeout=_WAIT_SECONDS):

@@ -73,8 +73,8 @@ class _Problem(Exception):
     ) -> None:
         """Set the status and the content of the error page.
 
-        With `again`, the error page has a link to the form of `page`. `kept` is the address to which
-        the guest can continue, or None.
+        With `again`, the error page has a link to the form of `page`. `kept` is the address to
+        which the guest can continue, or None.
         """
         self.status = status
         self.key = key
@@ -127,8 +127,8 @@ class _CardPages:
                 again=True,
                 retry_after_seconds=60,
             ) from None
-        # After a refusal, the browser is redirected to the form, so that a reload does not try the card
-        # once more.
+        # After a refusal, the browser is redirected to the form, so that a reload does not try the
+        # card once more.
         self._redirect(resp, page)
 
     def on_get_challenge(self, _req: falcon.Request, resp: falcon.Response, reference: str) -> None:

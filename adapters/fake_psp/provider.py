@@ -156,8 +156,8 @@ class FakeProvider(PaymentProvider):
 def _notice(raw: msgspec.Raw, addressee: MerchantAccount | None) -> WebhookNotice | None:
     """Return the notice for one event of a webhook, or None if the event is not of interest.
 
-    Raises WebhookRejected. If `addressee` is None, the merchant account is taken from the event. This
-    is safe because the PSP signs for all accounts with the same secret.
+    Raises WebhookRejected. If `addressee` is None, the merchant account is taken from the event.
+    This is safe because the PSP signs for all accounts with the same secret.
     """
     kind = decode_webhook(_KIND, raw).type
     if kind not in _REPORTED | _OF_CARDS:

@@ -79,10 +79,10 @@ class CardRefusal(StrEnum):
 class PspPage:
     """A page as the PSP stores it.
 
-    `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed pages.
-    `authenticated` is whether the guest confirmed a challenge. `refusal` is the reason why the last
-    tried card was refused; `last_refusal` is not cleared when another card is tried. `typed` contains
-    the other fields that the guest typed in, which the form shows once more.
+    `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed
+    pages. `authenticated` is whether the guest confirmed a challenge. `refusal` is the reason why
+    the last tried card was refused; `last_refusal` is not cleared when another card is tried.
+    `typed` contains the other fields that the guest typed in, which the form shows once more.
     """
 
     reference: str
@@ -144,8 +144,8 @@ class ChargeStatus(StrEnum):
 class ChargeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A charge that a shop requests. `amount` and `currency` are texts such as `84.00` and `EUR`.
 
-    `guest_reference` and `token` must have the form that this PSP uses, so that card numbers are not
-    stored.
+    `guest_reference` and `token` must have the form that this PSP uses, so that card numbers are
+    not stored.
     """
 
     guest_reference: Annotated[str, msgspec.Meta(pattern=r"^guest_[A-Za-z0-9_-]{1,64}\Z")]

@@ -34,9 +34,9 @@ def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> N
 def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
     """Return whether a form was sent from a page of this origin, as far as the headers show that.
 
-    Browsers send the origin "null" if a proxy adds `Referrer-Policy: no-referrer`, and some programs
-    that guests use do not send an origin. In these cases, `Sec-Fetch-Site` is used if it was sent
-    (Fetch Metadata Request Headers).
+    Browsers send the origin "null" if a proxy adds `Referrer-Policy: no-referrer`, and some
+    programs that guests use do not send an origin. In these cases, `Sec-Fetch-Site` is used if it
+    was sent (Fetch Metadata Request Headers).
     """
     return req.get_header("Origin") in (None, "null", origin) and req.get_header(
         "Sec-Fetch-Site"

@@ -62,14 +62,15 @@ def create_app(
 ) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the WSGI application with these resources and these examples of events.
 
-    `hsts` is the value of the header Strict-Transport-Security, or None if the public address is not
-    https.
+    `hsts` is the value of the header Strict-Transport-Security, or None if the public address is
+    not https.
     """
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[
             RequestIds(ids=ids),
             SecurityHeaders(hsts=hsts if links.base_url.startswith("https://") else None),
-            # Probes arrive every few seconds. The checks themselves log the problems that they find.
+            # Probes arrive every few seconds. The checks themselves log the problems that they
+            # find.
             AccessLog(
                 unlogged={probe.path for probe in operations_of(HealthChecks)}, observe=observe
             ),

@@ -393,7 +393,8 @@ class CardResource:
     def remove(self, caller: Caller, guest_id: str, account_id: str) -> Done:
         """Remove a card on file, here and at the PSP."""
         self.remove_account(caller, guest_id=guest_id, account_id=account_id)
-        # After a backup was restored, these log lines show which cards were removed since the backup.
+        # After a backup was restored, these log lines show which cards were removed since the
+        # backup.
         log.info(
             "card_removed",
             account_id=account_id.lower(),

@@ -161,8 +161,8 @@ class DeskResource:
         """Show the page. Does not call a PSP."""
         try:
             desk = self.read_desk(key)
-            # The request is counted after the key was found, because a stranger may try any number of
-            # keys.
+            # The request is counted after the key was found, because a stranger may try any number
+            # of keys.
             self.limits.count_page_load("desk", key, req.remote_addr)
         except (TooManyRequests, ServiceUnavailable):
             resp.set_header("Refresh", str(_SECONDS_UNTIL_RELOAD))

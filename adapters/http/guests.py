@@ -222,7 +222,8 @@ class GuestResource:
             "Afterwards the payment service providers are asked to delete the guest. The id cannot "
             "be used again."
         ),
-        # There are no examples of guests, because "Try it out" on the page would irrevocably erase one.
+        # There are no examples of guests, because "Try it out" on the page would irrevocably erase
+        # one.
         parameters=(parameter("guest_id", "path", "The guest."),),
         calls=EraseGuest,
         refusals=GUEST_REFUSALS,
@@ -243,7 +244,8 @@ class GuestResource:
             "Cards, consents and sessions move to this guest. The other id cannot be "
             "used again. A merge cannot be undone."
         ),
-        # There are no examples of guests, because "Try it out" on the page would irrevocably merge them.
+        # There are no examples of guests, because "Try it out" on the page would irrevocably merge
+        # them.
         parameters=(parameter("guest_id", "path", "The guest to keep."),),
         calls=MergeGuests,
         refusals=(

@@ -41,9 +41,9 @@ log = structlog.get_logger()
 class RequestIds:
     """Gives each request an id: the id that the client sent if it is well-formed, or a new id.
 
-    The id is in the response, and in every line that the thread logs for the request. The lines also
-    contain the id of the request's trace, if there is one. This must be the first middleware, so
-    that it wraps the others.
+    The id is in the response, and in every line that the thread logs for the request. The lines
+    also contain the id of the request's trace, if there is one. This must be the first middleware,
+    so that it wraps the others.
     """
 
     ids: Ids
@@ -118,8 +118,8 @@ class AccessLog:
     """Logs one line for each request, except for requests to `unlogged` routes.
 
     A line never contains a query, a body or a token. For a refused request, it contains the type of
-    the error and the ids in the path (`req.context.asked_for`). `observe` is called for every request
-    with its route, method, status and duration in seconds. It must not raise an exception.
+    the error and the ids in the path (`req.context.asked_for`). `observe` is called for every
+    request with its route, method, status and duration in seconds. It must not raise an exception.
     """
 
     def __init__(self, unlogged: Collection[str], observe: Observe | None = None) -> None:

@@ -113,10 +113,10 @@ def _nothing_responds() -> None:
 class Operation:
     """One HTTP method of one path, with its input, its response and its refusals.
 
-    It decorates the method of a resource that responds. The rest is taken from the signature of that
-    method: the names of its arguments (see `Dispatcher`), the type of its `body`, and the type of
-    its result, which is the body of the response with status 200. A method with an argument `page`
-    lists records.
+    It decorates the method of a resource that responds. The rest is taken from the signature of
+    that method: the names of its arguments (see `Dispatcher`), the type of its `body`, and the type
+    of its result, which is the body of the response with status 200. A method with an argument
+    `page` lists records.
     """
 
     method: str

@@ -363,8 +363,8 @@ class PortalResource:
         return cookie, portal
 
     def _require_own_form(self, req: falcon.Request, secret: str) -> None:
-        # Anybody with a link can compute the token of its form. A page of another site must not make
-        # a guest's browser enter another guest's page, so the browser must state the origin.
+        # Anybody with a link can compute the token of its form. A page of another site must not
+        # make a guest's browser enter another guest's page, so the browser must state the origin.
         origin, site = req.get_header("Origin"), req.get_header("Sec-Fetch-Site")
         if origin != self.links.base_url and site != "same-origin":
             raise ClickedElsewhere

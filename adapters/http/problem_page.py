@@ -90,8 +90,9 @@ def show_page(
     """Respond with a page from the template `name`.
 
     The page has the style of the center in `way_back` or `shows`. Its language is `language`. By
-    default, it is the language of the hosted page, or without `way_back` a language that the browser
-    accepts. The template gets `values` and the fields of `way_back`; `values` take precedence.
+    default, it is the language of the hosted page, or without `way_back` a language that the
+    browser accepts. The template gets `values` and the fields of `way_back`; `values` take
+    precedence.
     """
     if way_back is None or way_back.negotiated:
         resp.append_header("Vary", "Accept-Language")
@@ -123,8 +124,8 @@ def protect_page(
 ) -> None:
     """Set headers that forbid resources of other hosts, framing, and sending a referrer.
 
-    On a page with a form, the origin is allowed as the referrer. Without it, browsers would send the
-    form with the origin "null".
+    On a page with a form, the origin is allowed as the referrer. Without it, browsers would send
+    the form with the origin "null".
     """
     script = "script-src 'self'; connect-src 'self'; " if has_script else ""
     resp.set_header(

@@ -62,8 +62,8 @@ class RateLimits:
     def __init__(self, *, write: str | None = None, shared: Storage | None = None) -> None:
         """Set the limit of writes per caller, such as `60/minute`. None means that there is no limit.
 
-        `shared` is the storage that all processes share, or None. Raises ValueError if `write` cannot
-        be parsed.
+        `shared` is the storage that all processes share, or None. Raises ValueError if `write`
+        cannot be parsed.
         """
         self._write = parse(write) if write else None
         self._own = CountsInMemory()

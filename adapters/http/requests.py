@@ -71,8 +71,8 @@ def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
 def read_json_object(req: falcon.Request) -> dict[str, object]:
     """Read a JSON object of at most 16 KiB, without repeated keys.
 
-    A byte order mark before the object is ignored (RFC 8259, section 8.1). Raises the same errors as
-    `read_body`.
+    A byte order mark before the object is ignored (RFC 8259, section 8.1). Raises the same errors
+    as `read_body`.
     """
     media_type, parameters = falcon.parse_header(req.content_type or "")
     if (

@@ -102,8 +102,8 @@ class _Details(msgspec.Struct, rename="camel"):
         """Return the card with facts that only the payment contains."""
         return replace(
             card,
-            # The funding is None for `deferred-debit`, because banks of some countries call it credit, and
-            # banks of other countries call it debit.
+            # The funding is None for `deferred-debit`, because banks of some countries call it
+            # credit, and banks of other countries call it debit.
             funding=Funding.named(self.card_funding),
             issuer_country=self.card_country_code,
             wallet=_WALLETS.get(self.wallet, self.wallet),
@@ -136,8 +136,8 @@ class Payment(Resource, frozen=True, kw_only=True):
     ) -> None:
         """Raise ProviderUnavailable if the payment belongs to another attempt or another guest.
 
-        The customer may be missing, because it may have been deleted after the payment. The metadata
-        may be missing if the payment has the requested `reference`.
+        The customer may be missing, because it may have been deleted after the payment. The
+        metadata may be missing if the payment has the requested `reference`.
         """
         is_named = self.metadata is None and self.id == reference
         is_ours = is_named or self.metadata == request.idempotency_key

@@ -42,8 +42,8 @@ def require_readable(url: str) -> None:
 def name_of(url: str) -> str:
     """Return the host, port, name and user of a database, without passwords, for the log.
 
-    Parts that the address lacks come from libpq's environment variables, as they do when connecting.
-    Raises AddressInvalid.
+    Parts that the address lacks come from libpq's environment variables, as they do when
+    connecting. Raises AddressInvalid.
     """
     require_readable(url)
     given = conninfo_to_dict(url)

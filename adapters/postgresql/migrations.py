@@ -1,8 +1,8 @@
 """The schema as a list of migrations. A migration never changes after its release.
 
 Tables, columns, defaults and migrations have the same names and values as in SQLite. Release 0.1.0
-did not support PostgreSQL. The columns `sequence` contain the order in which rows were created, which
-may have the same time.
+did not support PostgreSQL. The columns `sequence` contain the order in which rows were created,
+which may have the same time.
 """
 
 from __future__ import annotations
@@ -308,8 +308,8 @@ def apply(connection: Connection) -> list[str]:
 def _lock_tables(connection: Connection) -> None:
     """Lock all tables first, so that a deadlock cannot happen after some of the work is done.
 
-    Tables of other programs or owners in the schema are not locked. The wait for the locks ends after
-    3 seconds, because requests of the service wait too, and fail after 5 seconds.
+    Tables of other programs or owners in the schema are not locked. The wait for the locks ends
+    after 3 seconds, because requests of the service wait too, and fail after 5 seconds.
     """
     ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
     found = connection.execute(

@@ -25,8 +25,8 @@ class Replication(NamedTuple):
     """The settings and the state that decide whether commits reach the standbys.
 
     `synchronous_commit` is the setting for the database role, and `set_by` is its source in
-    `pg_settings`. `waits_for` is the setting `synchronous_standby_names`. `missing` is the number of
-    replication slots whose standbys are not connected.
+    `pg_settings`. `waits_for` is the setting `synchronous_standby_names`. `missing` is the number
+    of replication slots whose standbys are not connected.
     """
 
     synchronous_commit: str

@@ -24,10 +24,10 @@ BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
 class PostgresqlStorage(Storage):
     """Stores records in the database at `url`, which `migrations.migrate` has prepared.
 
-    At most `connections` connections are open at once. Each is opened when it is needed. A statement
-    may take `statement_seconds`. Commands pass None. Their statements then have no limit, and they
-    may read from a standby. `on_wait` is called with the seconds that each unit has waited for a
-    connection.
+    At most `connections` connections are open at once. Each is opened when it is needed. A
+    statement may take `statement_seconds`. Commands pass None. Their statements then have no limit,
+    and they may read from a standby. `on_wait` is called with the seconds that each unit has waited
+    for a connection.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 codes.
 
-ISO does not define codes for Kosovo. XKX is the code of the European Union, and 983 is that of CLDR.
+ISO does not define codes for Kosovo. XKX is the code of the European Union, and 983 is that of
+CLDR.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ class Diagnosis(StrEnum):
 class Finding(NamedTuple):
     """A finding about a subject, such as `keys`.
 
-    `text` is one line, which must not contain a secret. If there is a problem, it tells the operator
-    what to do.
+    `text` is one line, which must not contain a secret. If there is a problem, it tells the
+    operator what to do.
     """
 
     diagnosis: Diagnosis

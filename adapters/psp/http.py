@@ -154,10 +154,12 @@ class HttpClient:
             response: Response | None = None
             try:
                 response = self._try(method, path, headers, body)
-            # A ValueError means that a header or a path cannot be sent, such as a key with a newline.
+            # A ValueError means that a header or a path cannot be sent, such as a key with a
+            # newline.
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self.close()
-                # Only the type is kept: a reference to the exception would keep the broken connection open.
+                # Only the type is kept: a reference to the exception would keep the broken
+                # connection open.
                 failure = type(error).__name__
             may_repeat = tries_left > 0 and self._has_time_left()
             if response is not None and not (may_repeat and self._is_worth_repeating(response)):
@@ -212,8 +214,9 @@ class JsonApi(HttpClient):
     A 4xx without a JSON object may come from a proxy, so it counts as "any other response".
 
     `request_id_header` is the name of the header with the id by which the PSP's support can find a
-    call. `error_code` is the path of keys that leads to the PSP's code in the body of an error, such
-    as ("error", "code"). Both values are put into `details` of the exception if they are ASCII words.
+    call. `error_code` is the path of keys that leads to the PSP's code in the body of an error,
+    such as ("error", "code"). Both values are put into `details` of the exception if they are ASCII
+    words.
     """
 
     def __init__(
@@ -256,7 +259,8 @@ class JsonApi(HttpClient):
             return decoder.decode(response.body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             kind, field = type(error).__name__, field_of(error)
-        # The error is raised outside the handler, because the handler's exception would quote the body.
+        # The error is raised outside the handler, because the handler's exception would quote the
+        # body.
         details = replace(self._details(response, error=kind), param=field)
         raise ProviderUnavailable("the response cannot be decoded", details=details)
 
@@ -271,8 +275,8 @@ class JsonApi(HttpClient):
     ) -> Response:
         """Send a request, and return the response if its status is 2xx.
 
-        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form. Without both, it
-        is empty. Raises ProviderUnavailable or ProviderRefused as the class describes.
+        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form. Without both,
+        it is empty. Raises ProviderUnavailable or ProviderRefused as the class describes.
         """
         sent = dict(headers or {})
         body: bytes | None = None

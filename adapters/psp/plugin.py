@@ -28,8 +28,8 @@ Adapter = TypeVar("Adapter", bound=PaymentProvider)
 class Surroundings:
     """The facts about an installation that an adapter needs to read its settings.
 
-    `environment` contains the environment variables that are set and not empty. If an operator keeps
-    the setting X in a file and sets `X_FILE`, it contains X. The name of a PSP's setting must
+    `environment` contains the environment variables that are set and not empty. If an operator
+    keeps the setting X in a file and sets `X_FILE`, it contains X. The name of a PSP's setting must
     therefore not end in `_FILE`. `database_file` is the path of the SQLite database, or its default
     path if the service uses PostgreSQL.
     """
@@ -67,8 +67,8 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     - `capabilities`: the capabilities of the PSP.
     - `account_settings`: the settings that each merchant account has.
     - `settings`: the names of all other variables that the plugin reads.
-    - `test_setting`: the setting that allows a PSP that takes only test cards. Such a PSP is refused
-      if there are live keys.
+    - `test_setting`: the setting that allows a PSP that takes only test cards. Such a PSP is
+      refused if there are live keys.
 
     Functions:
 

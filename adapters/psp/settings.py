@@ -18,8 +18,8 @@ _ACCOUNT = re.compile(r"[A-Z0-9_]{1,64}")
 class PspSettingsError(ValueError):
     """A setting of a PSP is not usable.
 
-    The text is for operators. It contains the name of the setting and the expected value, and never a
-    secret.
+    The text is for operators. It contains the name of the setting and the expected value, and never
+    a secret.
     """
 
 
@@ -29,13 +29,13 @@ class AccountSettings:
 
         ACME = AccountSettings(psp="acme", required=("API_KEY", "WEBHOOK_SECRETS"))
 
-    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, and `CARDONFILE_ACME_SPAIN_API_KEY` to
-    the account `spain`. The names of accounts consist of lower-case letters, digits and underscores,
-    so that two accounts cannot share a setting.
+    `CARDONFILE_ACME_API_KEY` belongs to the account `default`, and `CARDONFILE_ACME_SPAIN_API_KEY`
+    to the account `spain`. The names of accounts consist of lower-case letters, digits and
+    underscores, so that two accounts cannot share a setting.
 
     The settings in `distinct` must differ between all accounts. If they did not, cards and webhooks
-    could be assigned to the wrong account. They may contain several values, separated by commas. The
-    settings in `addresses` are https addresses, or http addresses on loopback.
+    could be assigned to the wrong account. They may contain several values, separated by commas.
+    The settings in `addresses` are https addresses, or http addresses on loopback.
     """
 
     psp: str

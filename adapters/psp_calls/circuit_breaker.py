@@ -28,8 +28,9 @@ log = structlog.get_logger()
 class CircuitBreaker:
     """Stops calls for one merchant account for a while.
 
-    The breaker opens for 10 seconds after three consecutive time-outs. If the PSP sends Retry-After,
-    it opens for that time, but at most for a minute. If both happen, the longer time applies.
+    The breaker opens for 10 seconds after three consecutive time-outs. If the PSP sends
+    Retry-After, it opens for that time, but at most for a minute. If both happen, the longer time
+    applies.
 
     After the time has passed, one trial call is allowed. If the trial times out, the breaker opens
     for another 10 seconds. If it does not, the breaker closes.

@@ -35,9 +35,10 @@ PSP_NOTE: Final = "PSP: "
 class GuardedProvider(PaymentProvider):
     """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
 
-    A response with impossible values is treated like a missing response. If only a refusal code or an
-    optional fact about a card is impossible, only that value is dropped. Outages are logged. A call
-    that the bulkhead or the breaker stops does not reach the PSP, so it is not logged as an outage.
+    A response with impossible values is treated like a missing response. If only a refusal code or
+    an optional fact about a card is impossible, only that value is dropped. Outages are logged. A
+    call that the bulkhead or the breaker stops does not reach the PSP, so it is not logged as an
+    outage.
     """
 
     def __init__(

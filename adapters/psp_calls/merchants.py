@@ -17,8 +17,8 @@ log = structlog.get_logger()
 class MerchantCheck:
     """Checks each merchant account once per process, before the first call with its keys.
 
-    This is enough, because keys are read only when the process starts. The check succeeds if the PSP
-    has never reported an identity for the account.
+    This is enough, because keys are read only when the process starts. The check succeeds if the
+    PSP has never reported an identity for the account.
     """
 
     def __init__(self, recognize: RecognizeMerchant) -> None:

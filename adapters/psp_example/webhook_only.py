@@ -27,7 +27,8 @@ class AcmeByWebhook(AcmeProvider):
         return [
             WebhookNotice(
                 merchant_account=account,
-                # The evidence contains all data that `outcome` needs, because the PSP cannot be asked later.
+                # The evidence contains all data that `outcome` needs, because the PSP cannot be
+                # asked later.
                 content=msgspec.json.encode(each.page).decode() if each.page else each.id,
                 token_id=TokenId(each.reference.partition(":")[0]) if each.reference else None,
                 card_token=each.card,

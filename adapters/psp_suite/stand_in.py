@@ -164,9 +164,10 @@ class _TroubleWith:
 class StandInServer:
     """Listens on loopback at `url`, and handles each request in a separate thread.
 
-    If `port` is 0, a free port is used. Pass another port to look at the pages in a browser. Requests
-    below the path `api` come from the adapter. They are recorded in `calls`, each takes
-    `delay_seconds`, and only they can meet trouble. All other requests come from the guest's browser.
+    If `port` is 0, a free port is used. Pass another port to look at the pages in a browser.
+    Requests below the path `api` come from the adapter. They are recorded in `calls`, each takes
+    `delay_seconds`, and only they can meet trouble. All other requests come from the guest's
+    browser.
     """
 
     def __init__(
@@ -271,8 +272,8 @@ class StandInServer:
     def _send_slowly(self, raw: bytes, seconds: float, send: Callable[[bytes], object]) -> None:
         """Send a response in pieces over a number of seconds.
 
-        A piece is one byte, or more if there is not enough time to send each byte separately. If the
-        server recovers meanwhile, the rest is sent at once.
+        A piece is one byte, or more if there is not enough time to send each byte separately. If
+        the server recovers meanwhile, the rest is sent at once.
         """
         recovered, begun_at = self._recovered, time.monotonic()
         pieces = min(len(raw), max(1, int(seconds / _SHORTEST_PAUSE_SECONDS)))

@@ -189,8 +189,8 @@ class Facts:
     - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
     - `refusal_codes`: the `refusal_code` for REFUSED, and for CHALLENGED after a failed challenge.
       Leave it out if the PSP does not report codes.
-    - `nullable`: the names of fields about a card that may be null according to the PSP. They are in
-      responses, or in webhooks if only webhooks report the card.
+    - `nullable`: the names of fields about a card that may be null according to the PSP. They are
+      in responses, or in webhooks if only webhooks report the card.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
 
@@ -198,10 +198,12 @@ class Facts:
 
     - `telling_events`: the kinds of webhooks about a session. If only webhooks report the card, the
       first kind reports it.
-    - `silent_events`: the kinds of webhooks that are not about a session, including an unknown kind.
-    - `card_events`: the kinds of webhooks about a stored card that was changed or lost, or about its
-      guest.
-    - `broken_events`: bodies of telling events with a missing or wrong field. The keys name the fault.
+    - `silent_events`: the kinds of webhooks that are not about a session, including an unknown
+      kind.
+    - `card_events`: the kinds of webhooks about a stored card that was changed or lost, or about
+      its guest.
+    - `broken_events`: bodies of telling events with a missing or wrong field. The keys name the
+      fault.
     - `misdirected`: other addressees of a correctly signed webhook, such as live mode.
 
     Calls:
@@ -339,8 +341,8 @@ class PspUnderTest(ABC):
     def evidence(self, page: HostedPage) -> Sequence[Evidence]:  # noqa: ARG002 - for overriding
         """Return the evidence about the page that the service would have stored so far.
 
-        Override this method for a PSP that reports the outcome only by webhook or with the browser's
-        return.
+        Override this method for a PSP that reports the outcome only by webhook or with the
+        browser's return.
         """
         return ()
 

@@ -1,7 +1,7 @@
 """The mapping between records and rows, which is derived from the fields of each record.
 
-Each field is stored in the column of the same name. Times are stored as times, decimals as text, and
-nested records and lists as JSON. A new field therefore needs only a line in the dataclass and a
+Each field is stored in the column of the same name. Times are stored as times, decimals as text,
+and nested records and lists as JSON. A new field therefore needs only a line in the dataclass and a
 migration.
 """
 

@@ -53,8 +53,8 @@ class Cursor(Protocol):
 class Transaction(Protocol):
     """An open transaction.
 
-    A parameter is written as `:name` in a statement. Its value may be a number, a boolean, a text or
-    a time, or a list in those fragments of the dialect that take lists.
+    A parameter is written as `:name` in a statement. Its value may be a number, a boolean, a text
+    or a time, or a list in those fragments of the dialect that take lists.
     """
 
     @property
@@ -82,14 +82,15 @@ class Transaction(Protocol):
     def lock(self, *key: str) -> None:
         """Lock a key until the write transaction ends. Does nothing in a read transaction.
 
-        Use this for a row that may not exist yet. If another transaction has locked the key, wait for
-        it to end.
+        Use this for a row that may not exist yet. If another transaction has locked the key, wait
+        for it to end.
         """
         ...
 
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this fails.
 
-        Raises ServiceUnavailable if the transaction was not committed, or if its outcome is unknown.
+        Raises ServiceUnavailable if the transaction was not committed, or if its outcome is
+        unknown.
         """
         ...

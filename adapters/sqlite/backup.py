@@ -26,7 +26,8 @@ class CopyDamaged(DatabaseUnusable):
 def copy(path: Path, to: Path) -> None:
     """Copy the database at `path` to the empty file `to`, sync the copy to disk, and check it.
 
-    The service may run meanwhile and does not have to wait. Raises ServiceUnavailable or CopyDamaged.
+    The service may run meanwhile and does not have to wait. Raises ServiceUnavailable or
+    CopyDamaged.
     """
     with translated(path), closing(connect(path, busy_timeout_seconds=WAIT_SECONDS)) as db:
         db.execute("PRAGMA query_only=OFF")

@@ -142,8 +142,8 @@ def _problem_with(path: Path) -> str | None:
 def translated(path: Path) -> Iterator[None]:
     """Translate the errors of SQLite that are raised in a `with` block.
 
-    If the database is unavailable, ServiceUnavailable is raised, whose cause is a FileUnusable about
-    `path`. Other errors are not changed.
+    If the database is unavailable, ServiceUnavailable is raised, whose cause is a FileUnusable
+    about `path`. Other errors are not changed.
     """
     try:
         yield
@@ -156,8 +156,8 @@ def translated(path: Path) -> Iterator[None]:
 def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
     """Open a connection that is read-only until `PRAGMA query_only` is switched off.
 
-    The file must exist, so that a mistyped path does not create a file. Only an explicit BEGIN starts
-    a transaction. Any thread may use the connection, but only one thread at a time. Raises
+    The file must exist, so that a mistyped path does not create a file. Only an explicit BEGIN
+    starts a transaction. Any thread may use the connection, but only one thread at a time. Raises
     SqliteIsTooOld.
     """
     if sqlite3.sqlite_version_info < FIRST_SAFE_SQLITE:
@@ -222,8 +222,8 @@ class Transaction:
     def commit(self) -> None:
         """Commit. The transaction is then over, even if this raises ServiceUnavailable.
 
-        Raises ServiceUnavailable also if the files were replaced in the meantime, because the commit
-        is then lost.
+        Raises ServiceUnavailable also if the files were replaced in the meantime, because the
+        commit is then lost.
         """
         if self._is_over:
             raise RuntimeError("this unit of work is over")
@@ -254,8 +254,9 @@ class Transaction:
 class HeldFiles:
     """The files of a database: the file itself, its write-ahead log, and the index of the log.
 
-    An open connection prevents SQLite from deleting the log, so only another program or a person can
-    delete it. Commits after that are lost, because whoever opens the database does not find them.
+    An open connection prevents SQLite from deleting the log, so only another program or a person
+    can delete it. Commits after that are lost, because whoever opens the database does not find
+    them.
     """
 
     def __init__(
@@ -343,9 +344,9 @@ class Connections:
     ) -> Iterator[Transaction]:
         """Open a transaction for a `with` block. Changes that it does not commit are rolled back.
 
-        `wait_seconds` replaces the busy timeout of a write transaction. Raises ServiceUnavailable if
-        the database is unavailable, if its files were replaced, or if the write lock is not free in
-        time. Raises RuntimeError if the thread already has a transaction, or writes in a read
+        `wait_seconds` replaces the busy timeout of a write transaction. Raises ServiceUnavailable
+        if the database is unavailable, if its files were replaced, or if the write lock is not free
+        in time. Raises RuntimeError if the thread already has a transaction, or writes in a read
         transaction.
         """
         mine = self._of_thread

@@ -1,7 +1,7 @@
 """The schema as a list of migrations. A migration never changes after its release.
 
-Tables are plural nouns, and columns have the names of their record's fields. Times are texts of fixed
-width in UTC, so that they can be sorted as texts.
+Tables are plural nouns, and columns have the names of their record's fields. Times are texts of
+fixed width in UTC, so that they can be sorted as texts.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def migrate(path: Path) -> list[str]:
 
     May be called more than once, and in several processes at once: one process applies the
     migrations, and the others return an empty list. A missing file is created with mode 0600, which
-    SQLite also gives to the other two files. Raises DatabaseUnusable, ServiceUnavailable, or OSError
-    if the file cannot be created.
+    SQLite also gives to the other two files. Raises DatabaseUnusable, ServiceUnavailable, or
+    OSError if the file cannot be created.
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)
@@ -149,7 +149,8 @@ def m001_records_on_file(db: Database) -> None:
     )
 
 
-# From here on, foreign keys do not refer to guests or centers, so their cards stay if one is deleted.
+# From here on, foreign keys do not refer to guests or centers, so their cards stay if one is
+# deleted.
 
 
 @MIGRATIONS()

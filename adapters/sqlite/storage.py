@@ -58,8 +58,8 @@ class SqliteStorage(Storage):
 
     @override
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
-        # Only one unit can write at a time, so there are no conflicts after which `work` would have to
-        # be repeated.
+        # Only one unit can write at a time, so there are no conflicts after which `work` would have
+        # to be repeated.
         with self.write() as unit:
             return work(unit)
 

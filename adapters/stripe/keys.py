@@ -18,9 +18,9 @@ class StripeKeys:
     """The keys and the currency of one merchant account. The `repr` does not contain the keys.
 
     `secret_key` is a secret key (`sk_…`) or a restricted key (`rk_…`), for test or live mode. A
-    webhook may be signed with any of `webhook_secrets`; there are two while a secret is being rolled.
-    `currency` is a three-letter code in lower case (ISO 4217), or None if no currency is sent. Raises
-    ValueError for a malformed key, and if a webhook secret is missing or blank.
+    webhook may be signed with any of `webhook_secrets`; there are two while a secret is being
+    rolled. `currency` is a three-letter code in lower case (ISO 4217), or None if no currency is
+    sent. Raises ValueError for a malformed key, and if a webhook secret is missing or blank.
     """
 
     secret_key: str = field(repr=False)

@@ -1,8 +1,8 @@
 """Translate requests into Stripe's parameters, and Stripe's responses into outcomes.
 
-Each class contains the fields that are read from one object in Stripe's API reference, with the names
-that they have there. A response in another form, or with a value that is not listed there, is not
-usable.
+Each class contains the fields that are read from one object in Stripe's API reference, with the
+names that they have there. A response in another form, or with a value that is not listed there, is
+not usable.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def page_parameters(
     None if no currency is sent.
 
     The center's consent text replaces Stripe's own text, as "Customize payment method reuse
-    agreement" describes. Two texts would be ambiguous, and only the center's text is stored with the
-    card.
+    agreement" describes. Two texts would be ambiguous, and only the center's text is stored with
+    the card.
 
     There is no parameter for `off_session`, because Checkout always creates SetupIntents for that
     use. Since version 2026-09-30, `payment_method_types` is called `allowed_payment_method_types`.
@@ -427,8 +427,8 @@ class CurrentMethod(LiveOrTest):
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
         """Return the card's present state.
 
-        Raises ProviderUnavailable if this PaymentMethod has another token. Raises ProviderRefused if
-        it is not a card, or if it belongs to another customer.
+        Raises ProviderUnavailable if this PaymentMethod has another token. Raises ProviderRefused
+        if it is not a card, or if it belongs to another customer.
         """
         if self.id != token:
             raise ProviderUnavailable("the response is about another card")
@@ -485,9 +485,9 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of a page from its Checkout Session.
 
-    If the SetupIntent has succeeded, the card is stored at Stripe and must be kept or discarded, even
-    if the status of the session is different. If the card was detached or its customer was deleted,
-    the card can never be charged, and the outcome is that the page is closed.
+    If the SetupIntent has succeeded, the card is stored at Stripe and must be kept or discarded,
+    even if the status of the session is different. If the card was detached or its customer was
+    deleted, the card can never be charged, and the outcome is that the page is closed.
 
     `completed_at` is when a webhook reported the completion, or None. Raises ProviderUnavailable if
     the response lacks a required field.
@@ -534,9 +534,9 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
     """Return the outcome of a page whose card is not attached to a customer yet, or no longer.
 
-    Only a webhook reports the time at which the page was completed (`completed_at`). Without it, the
-    latest possible time is the end of the page. Raises ProviderUnavailable if the page has ended and
-    the card may still be attached later, because Pending would end the session.
+    Only a webhook reports the time at which the page was completed (`completed_at`). Without it,
+    the latest possible time is the end of the page. Raises ProviderUnavailable if the page has
+    ended and the card may still be attached later, because Pending would end the session.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()
@@ -569,7 +569,8 @@ def _card(card: CardDetails, customer: GuestReference, token: CardToken) -> Card
     return Card(
         guest_reference=customer,
         token=token,
-        # If Stripe does not report a fingerprint, the card counts as different from all other cards.
+        # If Stripe does not report a fingerprint, the card counts as different from all other
+        # cards.
         fingerprint=card.fingerprint or token,
         card_logo=card.brand,
         last_four=card.last4,

@@ -212,8 +212,8 @@ class StripeProvider(PaymentProvider):
     ) -> CardReading:
         asked_at = self._clock.now()
         with self._call(merchant_account) as call:
-            # Stripe never deletes a PaymentMethod. A 404 means that it belongs to another account or
-            # mode, so it is a refusal.
+            # Stripe never deletes a PaymentMethod. A 404 means that it belongs to another account
+            # or mode, so it is a refusal.
             method = call.ask(
                 CurrentMethod, call.v1.payment_methods.retrieve, token, {"expand": ["customer"]}
             )
@@ -352,8 +352,8 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
     """Yield up to three customers for the guest, until the caller finds one that exists.
 
     1. The customer on file, if there is one.
-    2. A customer created with the guest's idempotency key, so that a repeated or concurrent call gets
-       the same customer. The parameters of this call never change.
+    2. A customer created with the guest's idempotency key, so that a repeated or concurrent call
+       gets the same customer. The parameters of this call never change.
     3. If that call returns a deleted customer or a fault, a customer created for this attempt.
     """
     if request.guest_reference is not None:

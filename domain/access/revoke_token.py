@@ -33,9 +33,10 @@ class TokenAmbiguous(LookupError):
 class RevokeToken:
     """Use case: revoke a token, and return its stored record. The next request with it is refused.
 
-    `prefix` is the beginning of the token, or the whole token. Of a longer beginning, only the first
-    12 characters are compared. A token that is already revoked keeps the time of its revocation.
-    Raises TokenNotFound, TokenAmbiguous, or InvalidField if `prefix` is the beginning of every token.
+    `prefix` is the beginning of the token, or the whole token. Of a longer beginning, only the
+    first 12 characters are compared. A token that is already revoked keeps the time of its
+    revocation. Raises TokenNotFound, TokenAmbiguous, or InvalidField if `prefix` is the beginning
+    of every token.
     """
 
     storage: Storage

@@ -46,13 +46,13 @@ class ChargeIndicator(StrEnum):
 class Agreement:
     """An agreement of a guest about one booking, with the text that the guest read (`shown`).
 
-    The terms never change. The guest agreed at `agreed_at` in the session `token_id`. The text names
-    `kept_until` as the time after which the card is removed, unless the card is kept for another
-    reason. `due_at` is when the worker will end the agreement; it is None after the end.
+    The terms never change. The guest agreed at `agreed_at` in the session `token_id`. The text
+    names `kept_until` as the time after which the card is removed, unless the card is kept for
+    another reason. `due_at` is when the worker will end the agreement; it is None after the end.
 
-    `ended_at` is when this service ended the agreement, or learned that it had ended. `stated_at` is
-    when the agreement ended according to the shop. `reason` is None if the booking was over and the
-    shop has not stated a reason.
+    `ended_at` is when this service ended the agreement, or learned that it had ended. `stated_at`
+    is when the agreement ended according to the shop. `reason` is None if the booking was over and
+    the shop has not stated a reason.
     """
 
     agreement_id: AgreementId

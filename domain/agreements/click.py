@@ -35,8 +35,8 @@ class FurtherBooking:
 class ShownAgreement:
     """The texts about bookings to which a page asks the guest to agree, and a box.
 
-    The box is not ticked in advance. By ticking it, the guest also agrees to `general`, and the card
-    is then kept after `kept_until`.
+    The box is not ticked in advance. By ticking it, the guest also agrees to `general`, and the
+    card is then kept after `kept_until`.
     """
 
     text: ShownText
@@ -84,11 +84,11 @@ class ShownAgreement:
 class AgreementClick:
     """A guest's click on cardonfile's page, before the PSP's page of an `attempt` is opened.
 
-    `browser` is the hash of the secret in the browser's cookie. It is "" if the guest used a card on
-    file, because then no page follows that another browser could open. `shown` is the text that the
-    guest read. `general` is the text to which the guest agreed by ticking the box, or None. `card`
-    is the card on file that the guest used, such as `visa 4242`, or None if the guest went on to
-    type in a card.
+    `browser` is the hash of the secret in the browser's cookie. It is "" if the guest used a card
+    on file, because then no page follows that another browser could open. `shown` is the text that
+    the guest read. `general` is the text to which the guest agreed by ticking the box, or None.
+    `card` is the card on file that the guest used, such as `visa 4242`, or None if the guest went
+    on to type in a card.
     """
 
     attempt: int

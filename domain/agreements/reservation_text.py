@@ -157,8 +157,8 @@ class ReservationTexts(Protocol):
 def _left_to_right(value: str | None) -> str | None:
     """Isolate an address or a phone number from the direction of the surrounding text.
 
-    Without isolates, Arabic text would show the plus sign of a phone number at its end, and the last
-    slash of an address at its beginning.
+    Without isolates, Arabic text would show the plus sign of a phone number at its end, and the
+    last slash of an address at its beginning.
     """
     return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
@@ -220,8 +220,8 @@ def _require(
 ) -> None:
     """Raise InvalidField unless a part has all `needed` placeholders and none in `without`.
 
-    If a placeholder has no value, its paragraph is left out. A paragraph with a placeholder that may
-    have no value must therefore not contain another such placeholder. It must not contain
+    If a placeholder has no value, its paragraph is left out. A paragraph with a placeholder that
+    may have no value must therefore not contain another such placeholder. It must not contain
     `kept_until` either, because the guest must always read that time.
     """
     part = parts[name]

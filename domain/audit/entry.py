@@ -101,7 +101,7 @@ class AuditTrail(Protocol):
         """Return at most `limit` entries, newest first.
 
         `since` limits the result to entries from that time on, `about` to one object, and `by` to
-        one actor. `by` may be an actor, or only the name of a caller or user. Entries that cannot be
-        decoded are left out.
+        one actor. `by` may be an actor, or only the name of a caller or user. Entries that cannot
+        be decoded are left out.
         """
         ...

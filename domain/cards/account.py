@@ -77,9 +77,10 @@ class Account(Card, WorkAtPsp):
     default.
 
     `consent_version` names the text to which the guest agreed before typing in the card, at
-    `consented_at` by the PSP's clock. If the guest agreed only to charges for bookings, `keep_until`
-    is the time after which the card is removed. Otherwise it is None, and the card is kept.
-    `withdrawn_at` is when the guest last withdrew the consent to other charges, or removed the card.
+    `consented_at` by the PSP's clock. If the guest agreed only to charges for bookings,
+    `keep_until` is the time after which the card is removed. Otherwise it is None, and the card is
+    kept. `withdrawn_at` is when the guest last withdrew the consent to other charges, or removed
+    the card.
 
     `expiry_notice_at` is the time of the next event about the card's expiry. `charge_reference`,
     `network_transaction_id` and `authenticated` are as in `CardCollected`.
@@ -428,8 +429,8 @@ class Accounts(WorkAtPsps, Protocol):
         Return None if no account is due. At most READINGS_PER_MINUTE accounts of a merchant account
         are leased in a minute. As in `CardSessions.take_due`, merchant accounts take turns, and
         those in `except_at` are left out. The lease ends at `until`, which is the `due_at` of the
-        returned account. An account that cannot be decoded is leased and skipped, so the caller must
-        commit even if the result is None.
+        returned account. An account that cannot be decoded is leased and skipped, so the caller
+        must commit even if the result is None.
         """
         ...
 

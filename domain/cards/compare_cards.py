@@ -28,8 +28,8 @@ class Comparison(NamedTuple):
 class CompareCards:
     """Use case: compare the cards stored at a merchant account with the accounts on file.
 
-    Nothing is changed. The comparison leaves out cards that wait to be discarded, and cards that are
-    stored, renewed or discarded meanwhile. A card whose session is not settled yet is in
+    Nothing is changed. The comparison leaves out cards that wait to be discarded, and cards that
+    are stored, renewed or discarded meanwhile. A card whose session is not settled yet is in
     `only_at_psp`. The PSP must be able to list cards. Raises ProviderUnavailable and
     ProviderRefused.
     """
@@ -40,7 +40,8 @@ class CompareCards:
 
     def __call__(self, psp_account: PspAccount) -> Comparison:
         begun_at = self.clock.now()
-        # The PSP is read first, so that a card stored meanwhile does not seem to be only at the PSP.
+        # The PSP is read first, so that a card stored meanwhile does not seem to be only at the
+        # PSP.
         there = dict.fromkeys(self._listed(psp_account))
         wanted = AccountFilter(merchant_account=psp_account.merchant_account, only_active=True)
         with self.storage.read() as unit:

@@ -36,10 +36,10 @@ class UnkeptToken(NamedTuple):
 class Discard(WorkAtPsp):
     """A token to discard. It is stored in the same commit as the decision to discard the token.
 
-    `begun_at` is set when a process first calls the PSP. From then on, the discard must be finished,
-    because the PSP may have acted on the call; discarding a token twice is harmless. When the
-    discard is done, `done_at` is set and `due_at` is None. The record then stays as proof that the
-    token is dead.
+    `begun_at` is set when a process first calls the PSP. From then on, the discard must be
+    finished, because the PSP may have acted on the call; discarding a token twice is harmless. When
+    the discard is done, `done_at` is set and `due_at` is None. The record then stays as proof that
+    the token is dead.
 
     `out_of_reach` tells whether the discard ended because the merchant account was closed. It is
     None in records of an earlier release. `unknown_since` is the time since which the PSP has not
@@ -97,8 +97,8 @@ class Discard(WorkAtPsp):
         """Return the discard scheduled once more, because the PSP reports a card with this token.
 
         A card collected after the discard is a new card. A card collected before the discard is
-        dead and must not be stored. Its token is discarded once more, in case the card was collected
-        during the discard or the service's clock is ahead.
+        dead and must not be stored. Its token is discarded once more, in case the card was
+        collected during the discard or the service's clock is ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(

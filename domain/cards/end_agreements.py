@@ -40,9 +40,10 @@ class EndAgreement:
 
     The card is then kept for the grace period that the guest read about, unless the guest removed
     the card or withdrew the consent. If the agreement has already ended because the booking was
-    over, only the reason is recorded. A later call does not change the first reason, so the call may
-    be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField (reason,
-    at), or AgreementNotFound if the guest has no such agreement at a center that the caller may see.
+    over, only the reason is recorded. A later call does not change the first reason, so the call
+    may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
+    (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
+    caller may see.
     """
 
     needs = MAY_ADD_CARDS

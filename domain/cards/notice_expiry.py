@@ -34,9 +34,9 @@ class NoticeExpiry:
     """Use case: note an `account.expiring` event 30 and 7 days before a card's last day.
 
     Each event is noted once, even if several processes call this at once. A card that is stored or
-    renewed in its last 30 days gets only the second event. A late call still notes the event, unless
-    the card has expired. The bank may have renewed the card, so an event waits for a recent reading
-    of the card at its PSP, for 3 days at most. Raises ServiceUnavailable.
+    renewed in its last 30 days gets only the second event. A late call still notes the event,
+    unless the card has expired. The bank may have renewed the card, so an event waits for a recent
+    reading of the card at its PSP, for 3 days at most. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -169,8 +169,8 @@ class ListExpiringCards:
     """Use case: return a page of a center's active payment accounts that expire before a date.
 
     A card expires on the last day of its month. The cards that expire soonest come first. Expired
-    cards are included unless they were removed. `expires_before` contains the unparsed values of the
-    query. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
+    cards are included unless they were removed. `expires_before` contains the unparsed values of
+    the query. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
     """
 
     needs = MAY_VIEW_CARDS
@@ -207,8 +207,8 @@ def _parse_date(given: Sequence[str]) -> date:
 class ReadConsent:
     """Use case: return the consents of a guest's active payment account.
 
-    The current consent comes first. The consents from before each renewal of the card follow, newest
-    first. Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
+    The current consent comes first. The consents from before each renewal of the card follow,
+    newest first. Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
     """
 
     needs = MAY_VIEW_CARDS

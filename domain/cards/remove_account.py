@@ -20,9 +20,9 @@ class RemoveAccount:
     """Use case: remove a guest's active payment account.
 
     The same commit schedules the discard of the account's token at the PSP. If the account was the
-    default, the newest remaining account becomes the default. Without a caller, the operator removes
-    the account, and `guest_id` is ignored. Raises UserNotAuthorized. Raises PaymentAccountNotFound,
-    also if the account is already removed.
+    default, the newest remaining account becomes the default. Without a caller, the operator
+    removes the account, and `guest_id` is ignored. Raises UserNotAuthorized. Raises
+    PaymentAccountNotFound, also if the account is already removed.
     """
 
     needs = MAY_REMOVE_CARDS

@@ -24,8 +24,8 @@ class RemoveEndedCards:
     """Use case: remove a limited number of cards whose `keep_until` has passed.
 
     Each card is removed in a separate commit, together with its event and the discard of its token.
-    If any card of a guest cannot be decoded, the guest's cards stay. May be called at any time, also
-    by several processes at once. Raises ServiceUnavailable.
+    If any card of a guest cannot be decoded, the guest's cards stay. May be called at any time,
+    also by several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -53,7 +53,8 @@ class RemoveEndedCards:
         try:
             account, others = lock_account(unit, found)
         except PaymentAccountNotFound:
-            # The card was removed meanwhile, or moved to another guest. The next call finds it there.
+            # The card was removed meanwhile, or moved to another guest. The next call finds it
+            # there.
             return
         now = self.clock.now()
         if account.keep_until is not None and account.keep_until < now:

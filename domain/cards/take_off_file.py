@@ -26,9 +26,9 @@ def take_off_file(
 ) -> Account:
     """Remove an active account, and return its state after the removal.
 
-    The discard of its token is scheduled, and an event is noted. If the account was the default, the
-    newest of `others`, the guest's other active accounts at the center, becomes the default. `by` is
-    as in `note_account_event`. The caller has locked the accounts, and commits the unit.
+    The discard of its token is scheduled, and an event is noted. If the account was the default,
+    the newest of `others`, the guest's other active accounts at the center, becomes the default.
+    `by` is as in `note_account_event`. The caller has locked the accounts, and commits the unit.
     """
     removed = account.removed(now)
     unit.accounts.update(removed)

@@ -59,9 +59,9 @@ def _are_keys_right(unit: UnitOfWork, account: Account, now: datetime) -> bool:
 class ConfirmKeys:
     """Use case: confirm that a merchant account's keys are right.
 
-    Only operators call it, after the removal of unknown cards has stopped. For the next day, unknown
-    cards of the merchant account are removed without a limit. Raises InvalidField if the removal has
-    not stopped.
+    Only operators call it, after the removal of unknown cards has stopped. For the next day,
+    unknown cards of the merchant account are removed without a limit. Raises InvalidField if the
+    removal has not stopped.
     """
 
     storage: Storage

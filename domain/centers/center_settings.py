@@ -48,11 +48,11 @@ class Logo:
 class CenterSettings:
     """An operator's settings for a center. A setting that is None has its default.
 
-    `contact` is where guests can ask questions: a `tel:`, `mailto:` or https address. `color` is the
-    color of buttons, such as `#1d4f91`; white text must be readable on it. `language` (RFC 5646) is
-    used for guests whose language is unknown, and defaults to English. `time_zone` is the IANA name
-    of the time zone in which pages show times, such as `Europe/Berlin`. `accessibility` is the https
-    address of the center's accessibility statement.
+    `contact` is where guests can ask questions: a `tel:`, `mailto:` or https address. `color` is
+    the color of buttons, such as `#1d4f91`; white text must be readable on it. `language` (RFC
+    5646) is used for guests whose language is unknown, and defaults to English. `time_zone` is the
+    IANA name of the time zone in which pages show times, such as `Europe/Berlin`. `accessibility`
+    is the https address of the center's accessibility statement.
     """
 
     contact: str | None = None

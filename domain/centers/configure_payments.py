@@ -126,13 +126,15 @@ class ConfiguredPayments:
 class ConfigurePayments:
     """Use case: change the payment configuration of a center, or remove it.
 
-    Fields that are not in `named` stay unchanged. If `named` is None, the center stops taking cards.
-    Existing sessions keep their copy of the configuration. May be called more than once.
+    Fields that are not in `named` stay unchanged. If `named` is None, the center stops taking
+    cards. Existing sessions keep their copy of the configuration. May be called more than once.
 
     Raises:
 
-    - CenterNotFound, or PspNotReady if this installation cannot take cards for the merchant account;
-    - InvalidField for an invalid center id or value, or for an option that the PSP does not support;
+    - CenterNotFound, or PspNotReady if this installation cannot take cards for the merchant
+      account;
+    - InvalidField for an invalid center id or value, or for an option that the PSP does not
+      support;
     - InvalidField if the stored configuration cannot be decoded, unless `named` has every field;
     - ConsentTooLong if one of the center's texts, which `consents_of` returns, is too long for the
       PSP's page.

@@ -30,8 +30,8 @@ class SetCenter:
     """Use case: change how pages present a center. Settings that are not in `named` stay unchanged.
 
     Pages that the PSP has already created do not change. May be called more than once. Raises
-    CenterNotFound. Raises InvalidField for a center id that is not a UUID, for an invalid value, and
-    if a center with texts about bookings would have no time zone.
+    CenterNotFound. Raises InvalidField for a center id that is not a UUID, for an invalid value,
+    and if a center with texts about bookings would have no time zone.
     """
 
     storage: Storage

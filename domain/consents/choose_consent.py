@@ -32,7 +32,8 @@ def language_for(
 
     The order of preference is:
 
-    1. `locale`, the language that add-card requested; for `auto`, the browser's languages (`accepted`)
+    1. `locale`, the language that add-card requested; for `auto`, the browser's languages
+       (`accepted`)
     2. the guest's language
     3. the center's language
     4. English

@@ -14,8 +14,8 @@ from domain.identifiers import AccountId, GuestId, TokenId
 class GivenConsent:
     """The text to which a guest agreed in a session that stored, renewed or used an account.
 
-    `agreed_at` is when the guest agreed on cardonfile's page, or typed in the card below the text on
-    the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer stored.
+    `agreed_at` is when the guest agreed on cardonfile's page, or typed in the card below the text
+    on the PSP's page. `language` (RFC 5646) and `text` are None if they are no longer stored.
     """
 
     account_id: AccountId

@@ -19,9 +19,9 @@ MAX_DESK_LINKS: Final = 20
 class DeskLink:
     """A link to the front desk's page of a session.
 
-    `secret_hash` is the SHA-256 of the link's secret in hexadecimal, and `access_token_hash` is that
-    of the access token with which `caller` made the link. `label`, such as "Chair 3", helps the
-    front desk to tell guests apart.
+    `secret_hash` is the SHA-256 of the link's secret in hexadecimal, and `access_token_hash` is
+    that of the access token with which `caller` made the link. `label`, such as "Chair 3", helps
+    the front desk to tell guests apart.
     """
 
     secret_hash: str

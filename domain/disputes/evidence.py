@@ -41,8 +41,8 @@ class HowEnded(StrEnum):
 class Moment:
     """A time, and the clock by which it was measured.
 
-    `clock` is null if it is not known. This is so if the session is no longer stored, or if the card
-    was imported and the time comes from the imported file.
+    `clock` is null if it is not known. This is so if the session is no longer stored, or if the
+    card was imported and the time comes from the imported file.
     """
 
     at: datetime
@@ -65,7 +65,8 @@ class CardHolder:
 class CardNow:
     """The card on file, with the `details` that the PSP last reported, at the time `reported`.
 
-    `withdrawn` is when the guest last withdrew the consent to charges other than those for bookings.
+    `withdrawn` is when the guest last withdrew the consent to charges other than those for
+    bookings.
     """
 
     account_id: AccountId
@@ -109,9 +110,9 @@ class StatedEnd:
 class AgreementSeen:
     """An agreement to charges for one booking.
 
-    `session` is the beginning of the id of the session in which the guest agreed. `booking` contains
-    the terms as the shop sent them; the guest read them in the text. `ended` is when this service
-    ended the agreement or learned of its end, and `ended_by` is the cause of its end.
+    `session` is the beginning of the id of the session in which the guest agreed. `booking`
+    contains the terms as the shop sent them; the guest read them in the text. `ended` is when this
+    service ended the agreement or learned of its end, and `ended_by` is the cause of its end.
     """
 
     agreement_id: AgreementId

@@ -106,7 +106,8 @@ MEANINGS: Final[Mapping[EventType, str]] = {
 class CardSummary:
     """The details of a card at the time of an event or a session. `expiry_on` is MM/YY.
 
-    `authenticated` is whether the bank authenticated the guest, or None if the PSP does not report it.
+    `authenticated` is whether the bank authenticated the guest, or None if the PSP does not report
+    it.
     """
 
     card_logo: str
@@ -135,17 +136,19 @@ class CardSummary:
 class Event:
     """Something that happened to a card or a session at `occurred_at`.
 
-    `token_id` is the session, and `account_id` is the card on file, if there is one. `status` is the
-    session's new status; for a card, it is `active` or `removed`. `reason` is one word, if several
-    reasons are possible. `language` (RFC 5646) is the language of the consent with which the card
-    was stored or renewed. `reference` is the client's own reference for the session that caused the
-    event, or None if no session did. `existing_account_id` is the card on file that is the same as
-    the refused card. `live` is whether the PSP takes real cards, or None if that is unknown.
+    `token_id` is the session, and `account_id` is the card on file, if there is one. `status` is
+    the session's new status; for a card, it is `active` or `removed`. `reason` is one word, if
+    several reasons are possible. `language` (RFC 5646) is the language of the consent with which
+    the card was stored or renewed. `reference` is the client's own reference for the session that
+    caused the event, or None if no session did. `existing_account_id` is the card on file that is
+    the same as the refused card. `live` is whether the PSP takes real cards, or None if that is
+    unknown.
 
     `agreement_id` is the agreement that the event is about, and `agreement_reference` is the
-    client's name for its booking. `merged_guest_id` is the guest who was merged into `guest_id`; such
-    an event is not about a center or a session. `by` is `guest` if the guest caused the event on the
-    guest's own page, otherwise None. `trace` is not part of the sent event, but sent in a header.
+    client's name for its booking. `merged_guest_id` is the guest who was merged into `guest_id`;
+    such an event is not about a center or a session. `by` is `guest` if the guest caused the event
+    on the guest's own page, otherwise None. `trace` is not part of the sent event, but sent in a
+    header.
     """
 
     event_id: EventId
@@ -436,8 +439,8 @@ class EventDeliveries(Protocol):
 
         Return None if no delivery is due. A delivery is due from `due_at` on, or at once if its
         `due_at` is later than `latest_due` allows for a wait of LONGEST_WAIT. Deliveries of
-        `account.expiring` come last, because thousands of them are stored at once. Deliveries to the
-        endpoints in `except_to` are left out.
+        `account.expiring` come last, because thousands of them are stored at once. Deliveries to
+        the endpoints in `except_to` are left out.
 
         The lease ends at `until`. Then the delivery is due again, because the process that leased
         it may have died. The event itself is not read, so an event that cannot be decoded does not
@@ -456,7 +459,7 @@ class EventDeliveries(Protocol):
         """Delete deliveries of old events, a limited number per call; return how many were deleted.
 
         The events occurred earlier than `before`, and the deliveries have no further attempts. The
-        deliveries of a session's events are kept while the session's agreement is stored, unless the
-        guest was erased.
+        deliveries of a session's events are kept while the session's agreement is stored, unless
+        the guest was erased.
         """
         ...

@@ -21,7 +21,7 @@ class EventSender(Protocol):
     def send(self, event: Event, endpoint: EventEndpoint, *, now: datetime) -> int:
         """Send an event once, and return the HTTP status of the response.
 
-        Takes at most 15 seconds. `now` is the time in the signature. Raises EventNotSent if there is
-        no response, or if the endpoint's address is not allowed.
+        Takes at most 15 seconds. `now` is the time in the signature. Raises EventNotSent if there
+        is no response, or if the endpoint's address is not allowed.
         """
         ...

@@ -64,8 +64,9 @@ class Replayed(NamedTuple):
 class ReplayEventsSince:
     """Use case: send all events since a time again, to one endpoint or to all that subscribe.
 
-    Events that are older than the endpoint are sent too. The work is done in several units, so after
-    an exception some of the events are sent. The call may then be repeated. Raises EndpointNotFound.
+    Events that are older than the endpoint are sent too. The work is done in several units, so
+    after an exception some of the events are sent. The call may then be repeated. Raises
+    EndpointNotFound.
     """
 
     storage: Storage
@@ -126,7 +127,8 @@ def _replay(
         if delivery is not None:
             unit.event_deliveries.update(delivery.replayed(now))
             continue
-        # Another replay may add the delivery at the same time. The delivery is due in that case too.
+        # Another replay may add the delivery at the same time. The delivery is due in that case
+        # too.
         with suppress(AlreadyStored):
             unit.event_deliveries.add(
                 EventDelivery(event=event, endpoint_id=endpoint_id, due_at=now)

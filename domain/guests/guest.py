@@ -68,8 +68,8 @@ class Guest:
             email=None if email is None or email == "" else parse_email(email),
             language=parse_language("language", language),
         )
-        # Receptionists sometimes type card numbers into name fields. Both names are checked together,
-        # because the page shows them side by side.
+        # Receptionists sometimes type card numbers into name fields. Both names are checked
+        # together, because the page shows them side by side.
         if hold_card_number_together(guest.first_name, guest.last_name):
             raise InvalidField("last_name", NO_CARD_NUMBER)
         return guest

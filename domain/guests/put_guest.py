@@ -36,8 +36,8 @@ class PutGuest:
     With `versions`, the guest is stored only if the stored guest has one of these versions. For
     this, the caller must also be allowed to read guests.
 
-    Raises UserNotAuthorized, GuestIdNotUsable or InvalidField. Raises GuestNotFound if the guest was
-    erased, and PreconditionFailed if the stored guest has another version or does not exist.
+    Raises UserNotAuthorized, GuestIdNotUsable or InvalidField. Raises GuestNotFound if the guest
+    was erased, and PreconditionFailed if the stored guest has another version or does not exist.
     """
 
     needs = MAY_PUT_GUESTS

@@ -15,8 +15,8 @@ from domain.storage import Storage
 class ReadGuest:
     """Use case: read a guest by id.
 
-    Guests do not belong to centers, so a caller that is limited to centers may not read them. Raises
-    UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
+    Guests do not belong to centers, so a caller that is limited to centers may not read them.
+    Raises UserNotAuthorized, GuestIdNotUsable or GuestNotFound, in this order.
     """
 
     needs = MAY_VIEW_GUESTS

@@ -24,8 +24,8 @@ class HostedLinks:
     def hosted_payment_uri(self, session: CardSession) -> str:
         """Return the address to which a client redirects the guest (interface, `openHostedPage`).
 
-        The address contains `token_id` and `redirect_uri` for clients, but only the key is needed to
-        open the page. Sessions of an earlier release have no key; their token opens the page.
+        The address contains `token_id` and `redirect_uri` for clients, but only the key is needed
+        to open the page. Sessions of an earlier release have no key; their token opens the page.
         """
         query = {"token_id": session.token_id, "key": session.link_key}
         sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
@@ -126,8 +126,8 @@ def session_of_link(storage: Storage, *, key: str | None, token_id: str = "") ->
     """Return the session whose link has this key. Raises LinkUnknown if there is no such session.
 
     Without a key, `token_id` identifies the session. This works only for sessions that were started
-    while an earlier release was running. Any text may surround the key and the token, because people
-    who copy links, and programs that recognize links in texts, often include punctuation.
+    while an earlier release was running. Any text may surround the key and the token, because
+    people who copy links, and programs that recognize links in texts, often include punctuation.
     """
     if not key:
         session = session_of_return(storage, token_id)

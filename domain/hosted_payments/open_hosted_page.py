@@ -47,15 +47,15 @@ class OpenHostedPage:
     """Use case: return the address to which the link of a session leads.
 
     The first call starts an attempt, which gets a page of the PSP. From then on, the session does
-    not expire before its page. Later calls lead to the same page, or to a new page if the first page
-    is over. The link of a settled session leads to the stored redirect_uri.
+    not expire before its page. Later calls lead to the same page, or to a new page if the first
+    page is over. The link of a settled session leads to the stored redirect_uri.
 
-    The `limits` on refused cards apply here too: when a limit is reached, sessions that were started
-    in advance do not get a page. If `notes_browsers` is set, the browser of each click on an
-    agreement's button is recorded.
+    The `limits` on refused cards apply here too: when a limit is reached, sessions that were
+    started in advance do not get a page. If `notes_browsers` is set, the browser of each click on
+    an agreement's button is recorded.
 
-    Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused. Raises FormNeeded if a
-    redirect cannot open the page. Raises PageUnderWay, or ProviderUnavailable if the PSP does not
+    Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused. Raises FormNeeded if
+    a redirect cannot open the page. Raises PageUnderWay, or ProviderUnavailable if the PSP does not
     create a page; the next call then tries to get the page.
     """
 
@@ -89,7 +89,8 @@ class OpenHostedPage:
     ) -> str:
         """Ensure that the session has a page, and return the address for the redirect.
 
-        `key` is the link's key. Without a key, `token_id` identifies a session of an earlier release.
+        `key` is the link's key. Without a key, `token_id` identifies a session of an earlier
+        release.
 
         `by_click` is whether the guest clicked the button on cardonfile's page. `agreed` is the
         digest of the consent or agreement to which the guest agreed there. `keeps` is whether the
@@ -229,8 +230,8 @@ class OpenHostedPage:
     ) -> CardSession:
         """Return the session with the guest's click in this browser.
 
-        Return it unchanged if cardonfile's page does not have to ask for consent. Raises ClickNeeded
-        if the guest has not agreed in this browser.
+        Return it unchanged if cardonfile's page does not have to ask for consent. Raises
+        ClickNeeded if the guest has not agreed in this browser.
         """
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None
@@ -246,8 +247,8 @@ class OpenHostedPage:
                 return session
             raise ClickNeeded
         if shown is not None:
-            # The click is recorded even if the guest has already agreed in this browser, because the
-            # guest may have changed the box.
+            # The click is recorded even if the guest has already agreed in this browser, because
+            # the guest may have changed the box.
             session = session.agreed_to(shown, keeps=click.keeps, browser=click.secret, now=now)
         return click.noted_in(session, now).agreed(click.secret, now)
 

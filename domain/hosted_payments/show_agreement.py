@@ -56,8 +56,8 @@ class ShowAgreement:
 def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Sequence[Account]:
     """Return the guest's cards on file that may be used for a session's booking.
 
-    The page offers the first of them: the default card, or the newest card if the default may not be
-    used. A card is left out if it expires before the booking, if the center would not accept its
+    The page offers the first of them: the default card, or the newest card if the default may not
+    be used. A card is left out if it expires before the booking, if the center would not accept its
     funding or authentication, or if the guest removed it or withdrew the consent.
 
     Anybody with the link could use the card for the booking. Therefore no cards are returned for an
@@ -112,7 +112,8 @@ def name_of(card: Account) -> str:
 
 
 def _has_room(unit: UnitOfWork, card: Account, terms: AgreementTerms, now: datetime) -> bool:
-    # If an agreement cannot be decoded, the card is not offered. The guest can still type in a card.
+    # If an agreement cannot be decoded, the card is not offered. The guest can still type in a
+    # card.
     with suppress(RecordUnreadable):
         agreements = unit.agreements.of_account(card.account_id)
         return count_open(agreements, now, beside=[terms.replaces]) < MAX_OPEN_AGREEMENTS

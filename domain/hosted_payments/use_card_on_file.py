@@ -24,9 +24,9 @@ from domain.storage import Storage, WriteUnit
 class UseCardOnFile:
     """Step: complete a session with one of the guest's cards on file, without a call to the PSP.
 
-    The consent, the agreement and its event are stored in one commit. If the session has a page, the
-    worker closes the page, and discards any card that was typed in there. A settled session does not
-    change, so this may be called more than once.
+    The consent, the agreement and its event are stored in one commit. If the session has a page,
+    the worker closes the page, and discards any card that was typed in there. A settled session
+    does not change, so this may be called more than once.
     """
 
     storage: Storage
@@ -68,7 +68,8 @@ class UseCardOnFile:
             if session.has_page:
                 unit.earlier_pages.keep(EarlierPage.of(session).told(now))
             if any(each.told_at is not None for each in unit.earlier_pages.of(session.token_id)):
-                # The session has ended, so settling it closes the page and discards any card typed in there.
+                # The session has ended, so settling it closes the page and discards any card typed
+                # in there.
                 completed = completed.due_now(now)
             unit.sessions.update(completed)
             given = agreed_to(

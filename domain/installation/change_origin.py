@@ -38,8 +38,8 @@ class NoCopy(Exception):
 class MoveInstallation:
     """Use case: store this process's origin as the origin of the installation.
 
-    Nothing else changes. `origin` is None on loopback. May be called more than once. Raises NotPublic
-    or ServiceUnavailable.
+    Nothing else changes. `origin` is None on loopback. May be called more than once. Raises
+    NotPublic or ServiceUnavailable.
     """
 
     storage: Storage
@@ -68,9 +68,9 @@ class SeparateCopy:
     """Use case: separate a copy of the records from the original installation.
 
     The copy must not act in place of the original. All its pending work at endpoints and PSPs is
-    deleted, its access tokens are revoked, and the keys of the original's merchants are refused from
-    now on (`RecognizeMerchant`). `origin` is None on loopback. May be called more than once. Raises
-    NoCopy or ServiceUnavailable.
+    deleted, its access tokens are revoked, and the keys of the original's merchants are refused
+    from now on (`RecognizeMerchant`). `origin` is None on loopback. May be called more than once.
+    Raises NoCopy or ServiceUnavailable.
     """
 
     storage: Storage

@@ -20,8 +20,8 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     """Remove a guest and the guest's cards, end open sessions, and clear personal data.
 
     A session that is not over keeps the data that is needed to ask the PSP about it: the parameters
-    of its page, the evidence and `redirect_uri`. Return whether all sessions are over. May be called
-    more than once. The caller commits the unit.
+    of its page, the evidence and `redirect_uri`. Return whether all sessions are over. May be
+    called more than once. The caller commits the unit.
     """
     # Each call removes the guest, because PostgreSQL may store the guest during the erasure.
     unit.guests.remove(guest_id)

@@ -72,8 +72,8 @@ class EraseGuest:
         """Repeat the erasures and merges in `file` that the database lacks; return their guests.
 
         Guests who are not in the database are included, so that their ids cannot be reused. If a
-        card of a guest to merge cannot be decoded, RecordUnreadable is raised after all other guests
-        were processed.
+        card of a guest to merge cannot be decoded, RecordUnreadable is raised after all other
+        guests were processed.
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)

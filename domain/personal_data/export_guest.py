@@ -42,7 +42,8 @@ class ExportGuest:
 
     The export contains personal data, but nothing that gives access: sessions' tokens are cut to
     their beginning, and the fields in _HIDDEN are left out. Each export is noted in the audit trail
-    before it is returned. Raises InvalidField, or GuestNotFound if nothing is stored about the guest.
+    before it is returned. Raises InvalidField, or GuestNotFound if nothing is stored about the
+    guest.
     """
 
     storage: Storage

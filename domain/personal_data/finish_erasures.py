@@ -47,11 +47,11 @@ class FinishErasures:
     the guest who stayed. Both guests are also added to `file`, in case the process that merged them
     died before it could do so.
 
-    Work that is not possible yet is scheduled for the time when it will be. The waits grow only if a
-    PSP refuses, is unavailable or does not know the guest.
+    Work that is not possible yet is scheduled for the time when it will be. The waits grow only if
+    a PSP refuses, is unavailable or does not know the guest.
 
-    May be called at any time, also by several processes at once. If an erasure fails, the others are
-    still tried, and then ServiceUnavailable or RecordUnreadable is raised.
+    May be called at any time, also by several processes at once. If an erasure fails, the others
+    are still tried, and then ServiceUnavailable or RecordUnreadable is raised.
     """
 
     storage: Storage
@@ -83,7 +83,8 @@ class FinishErasures:
         now = self.clock.now()
 
         def look(unit: WriteUnit) -> Erasure | None:
-            # This is a separate unit, so that an erasure that fails does not stay first in the queue.
+            # This is a separate unit, so that an erasure that fails does not stay first in the
+            # queue.
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.due_at is None:
                 # Another process finished the erasure.
@@ -140,7 +141,8 @@ class FinishErasures:
             hand_over(unit, self.note_event, erasure.guest_id, stays, now)
             # If the guest who stayed was erased later, the moved records must be erased too.
             unit.erasures.reopen(stays, now)
-            # These are the references of both guests, because `hand_over` has moved them to `stays`.
+            # These are the references of both guests, because `hand_over` has moved them to
+            # `stays`.
             at_psps = unit.guest_references.of(stays)
             unit.commit()
             return stays, at_psps
@@ -221,8 +223,9 @@ class FinishErasures:
     ) -> Erasure:
         """Ask each PSP to delete the guest, except at closed merchant accounts.
 
-        Return the new state of the erasure, which waits for the PSPs that have not deleted the guest.
-        A PSP that does not know the guest is asked again, because it may not know the guest yet.
+        Return the new state of the erasure, which waits for the PSPs that have not deleted the
+        guest. A PSP that does not know the guest is asked again, because it may not know the guest
+        yet.
         """
         failed, unknown, now = set(), set(), self.clock.now()
         for psp_account, reference in at_psps:

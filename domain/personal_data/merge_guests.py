@@ -33,9 +33,9 @@ class MergeGuests:
     `guests:edit` and `guests:erase` are required.
 
     Both guests are added to `file` after the commit, whereas an erased guest is added before it. If
-    the file contained a merge that was not committed, the merge would be carried out later, when the
-    guests may have other cards. If the process dies after the commit, or the file cannot be written,
-    the worker adds the guests (`FinishErasures`).
+    the file contained a merge that was not committed, the merge would be carried out later, when
+    the guests may have other cards. If the process dies after the commit, or the file cannot be
+    written, the worker adds the guests (`FinishErasures`).
 
     Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
     InvalidField (from, last_fours), GuestNotFound or CardsDoNotMatch.

@@ -38,9 +38,9 @@ class ChangeCard:
     card that guarantees no booking.
 
     Each change stores an event for the shop. Removals and withdrawals are also noted in the audit
-    trail, and `log_taken_back` is called with the card after the commit. If a change is repeated, no
-    event or entry is stored, and nothing is logged. Nothing happens if the guest has no such card at
-    the center. Raises PortalEnded.
+    trail, and `log_taken_back` is called with the card after the commit. If a change is repeated,
+    no event or entry is stored, and nothing is logged. Nothing happens if the guest has no such
+    card at the center. Raises PortalEnded.
     """
 
     storage: Storage

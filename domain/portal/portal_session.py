@@ -36,11 +36,11 @@ class PortalVisit:
 class PortalSession:
     """A link to a guest's own page at a center.
 
-    `caller` made the link with an access token. `secret_hash` is the SHA-256 of the link's secret in
-    hexadecimal, and `access_token_hash` is that of the access token. `shows_guest` tells whether the
-    caller may read guests: if so, the page shows the guest's masked name and email address. Several
-    browsers may use the link until `expires_at`. `return_uri` leads back to the shop. `locale` is the
-    requested language, or `auto` for the browser's language.
+    `caller` made the link with an access token. `secret_hash` is the SHA-256 of the link's secret
+    in hexadecimal, and `access_token_hash` is that of the access token. `shows_guest` tells whether
+    the caller may read guests: if so, the page shows the guest's masked name and email address.
+    Several browsers may use the link until `expires_at`. `return_uri` leads back to the shop.
+    `locale` is the requested language, or `auto` for the browser's language.
     """
 
     portal_id: PortalId

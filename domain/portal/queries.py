@@ -42,11 +42,11 @@ class Replacing(StrEnum):
 class PortalCard:
     """A card as its guest sees it.
 
-    `general` is the consent to charges that are not for a booking, or None if the guest gave no such
-    consent. `running` are the agreements under which the card may be charged now. `stays_until` is
-    the time until which the card would stay on file for `running` if the guest removed the card, or
-    None if the card would be removed at once. `withdrawn_until` is the same for a withdrawal.
-    `may_be_replaced` tells whether the page offers to replace the card.
+    `general` is the consent to charges that are not for a booking, or None if the guest gave no
+    such consent. `running` are the agreements under which the card may be charged now.
+    `stays_until` is the time until which the card would stay on file for `running` if the guest
+    removed the card, or None if the card would be removed at once. `withdrawn_until` is the same
+    for a withdrawal. `may_be_replaced` tells whether the page offers to replace the card.
     """
 
     account: Account
@@ -116,8 +116,8 @@ class ReadPortal:
     def __call__(self, cookie: str | None, accepted: Sequence[str]) -> Portal:
         """Return the content of the page.
 
-        `cookie` is the value of the browser's cookie, which identifies the visit. `accepted` are the
-        browser's languages, most preferred first.
+        `cookie` is the value of the browser's cookie, which identifies the visit. `accepted` are
+        the browser's languages, most preferred first.
         """
         now = self.clock.now()
         with self.storage.read() as unit:

@@ -88,8 +88,8 @@ def _is_credible_card(card: Card) -> bool:
 def without_false_details(outcome: Outcome) -> Outcome:
     """Return the outcome without facts that cannot be true, and without an invalid refusal code.
 
-    A refusal code is invalid if it is malformed or contains a card number. The rest of the outcome is
-    still used, because refusal codes are only shown to operators.
+    A refusal code is invalid if it is malformed or contains a card number. The rest of the outcome
+    is still used, because refusal codes are only shown to operators.
     """
     if isinstance(outcome, CardCollected):
         outcome = replace(outcome, card=without_false_facts(outcome.card))

@@ -167,9 +167,9 @@ class PageAttempt:
     the PSP has not known the page.
 
     `agreed_at` is when the guest last agreed to the request's consent on cardonfile's page. It is
-    None if the PSP's page shows the consent. `agreed_in` is the hash of the secret of the browser in
-    which the guest last agreed; it is None in attempts of an earlier release. `first_agreed_at` is
-    when the guest first agreed.
+    None if the PSP's page shows the consent. `agreed_in` is the hash of the secret of the browser
+    in which the guest last agreed; it is None in attempts of an earlier release. `first_agreed_at`
+    is when the guest first agreed.
     """
 
     request: HostedPageRequest
@@ -199,7 +199,8 @@ class PageAttempt:
         """Return whether the guest agreed in the browser with this secret.
 
         Return False if the browser has no secret (None). Others may open the link too, such as a
-        mail scanner that clicks on buttons. They must not agree for the person who types in the card.
+        mail scanner that clicks on buttons. They must not agree for the person who types in the
+        card.
         """
         return browser is not None and self.agreed_in == self.hash_of(browser)
 
@@ -234,9 +235,9 @@ class RefusalsOnPage:
     """The refused cards of a page. Every outcome includes them.
 
     `refused_cards` is how many cards were refused so far, if the PSP reports that without a further
-    call. A number that is smaller than an earlier number is ignored. `refusal_code` is the PSP's code
-    for the reason of the last refusal, such as `insufficient_funds`, and never a text for people. It
-    is None if the PSP does not give a reason, or does not give it any more.
+    call. A number that is smaller than an earlier number is ignored. `refusal_code` is the PSP's
+    code for the reason of the last refusal, such as `insufficient_funds`, and never a text for
+    people. It is None if the PSP does not give a reason, or does not give it any more.
     """
 
     refused_cards: int = 0
@@ -261,8 +262,8 @@ class CardCollected(RefusalsOnPage):
     if the PSP does not need such a reference.
 
     `network_transaction_id` is the card scheme's id of the authorization, which later charges may
-    state. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None if
-    the PSP does not report them.
+    state. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None
+    if the PSP does not report them.
     """
 
     card: Card
@@ -287,9 +288,9 @@ class CardCollected(RefusalsOnPage):
 class NoCardCollected(RefusalsOnPage):
     """The PSP has stored something that can be charged, but that cannot be kept on file.
 
-    Either it is not a card but, for example, a bank account. Or it is a card, but the PSP leaves out
-    a field that must be stored, such as the expiry date. Then `missing` is the PSP's name of that
-    field, one word. The page is over. `token` is never stored, and must be discarded.
+    Either it is not a card but, for example, a bank account. Or it is a card, but the PSP leaves
+    out a field that must be stored, such as the expiry date. Then `missing` is the PSP's name of
+    that field, one word. The page is over. `token` is never stored, and must be discarded.
     """
 
     guest_reference: GuestReference
@@ -314,7 +315,8 @@ class PageClosed(RefusalsOnPage):
 class PageUnknown(RefusalsOnPage):
     """The PSP does not know the page or its card, or does not know them yet.
 
-    Adapters do not return this outcome. It represents the NotFound that `outcome` or `close` raised.
+    Adapters do not return this outcome. It represents the NotFound that `outcome` or `close`
+    raised.
     """
 
 

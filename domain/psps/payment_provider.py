@@ -109,13 +109,13 @@ class WebhookRejected(Exception):
 class PaymentProvider(Protocol):
     """A payment service provider (PSP), in the domain's terms.
 
-    An adapter only reports; it does not make decisions. A card that the bank declines is an outcome,
-    not an error.
+    An adapter only reports; it does not make decisions. A card that the bank declines is an
+    outcome, not an error.
 
     After any failure, a method may be called again with the same arguments. Each call takes at most
     5 seconds in all. It raises ProviderUnavailable if there is no usable response, and
-    ProviderRefused if the PSP rejects the call itself. Callers treat ProviderRefused like an outage,
-    except from `start`, from `identity`, and from `read_card` when a card is imported.
+    ProviderRefused if the PSP rejects the call itself. Callers treat ProviderRefused like an
+    outage, except from `start`, from `identity`, and from `read_card` when a card is imported.
 
     If the PSP answers that an object was removed, that is final. If the PSP does not know an object
     (404), it may not know the object yet. In this case, `outcome`, `close`, `discard` and
@@ -153,8 +153,8 @@ class PaymentProvider(Protocol):
         """Return the outcome of a page, based on the PSP's response and the evidence so far.
 
         The outcome of a page that the PSP removed is PageClosed. Do not report a card that was
-        discarded, so that it is not stored again after a backup was restored. After an erasure of the
-        guest, the request of an ended session contains neither a name nor an address.
+        discarded, so that it is not stored again after a backup was restored. After an erasure of
+        the guest, the request of an ended session contains neither a name nor an address.
         """
         ...
 
@@ -183,8 +183,8 @@ class PaymentProvider(Protocol):
         """Return the current state of a guest's card, or a reading without a card if it is gone.
 
         Changes nothing. A returned card has the same token and guest. A card counts as gone only if
-        the PSP confirms that it once had the card, and that the token was discarded or the guest was
-        deleted.
+        the PSP confirms that it once had the card, and that the token was discarded or the guest
+        was deleted.
 
         Raises ProviderRefused if the token belongs to another guest, or if the merchant account
         never had the token, because the keys may then belong to another merchant. Called only if
@@ -199,10 +199,10 @@ class PaymentProvider(Protocol):
     ) -> CardList:
         """Return a part of the list of cards that are stored at a merchant account.
 
-        Changes nothing. The caller begins without `after`, and then repeats the call with the `place`
-        of each result until it is None. Together, the parts contain every card that was stored before
-        the first call and is not gone, each card once. Called only if the PSP's capabilities include
-        `lists_cards`.
+        Changes nothing. The caller begins without `after`, and then repeats the call with the
+        `place` of each result until it is None. Together, the parts contain every card that was
+        stored before the first call and is not gone, each card once. Called only if the PSP's
+        capabilities include `lists_cards`.
         """
         raise ProviderUnavailable("this PSP cannot list stored cards")
 
@@ -213,8 +213,8 @@ class PaymentProvider(Protocol):
     ) -> None:
         """Delete a guest at the PSP, with the cards and all personal data.
 
-        Succeeds also if the guest was deleted earlier. Does nothing if the PSP's capabilities do not
-        include `forgets_guests`.
+        Succeeds also if the guest was deleted earlier. Does nothing if the PSP's capabilities do
+        not include `forgets_guests`.
         """
         return
 

@@ -13,8 +13,8 @@ from domain.storage import Storage, WriteUnit
 class AnotherMerchant(ProviderUnavailable):
     """The keys belong to a different merchant than the keys that were used first.
 
-    With the wrong keys, the PSP would report every page and token as unknown, and the sessions would
-    end. This therefore counts as an outage until the keys are right again.
+    With the wrong keys, the PSP would report every page and token as unknown, and the sessions
+    would end. This therefore counts as an outage until the keys are right again.
     """
 
     def __init__(self, *, kept: str | None, given: str | None) -> None:

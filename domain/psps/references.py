@@ -25,15 +25,16 @@ class GuestReferences(Protocol):
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
         """Return every reference of a guest, with its merchant account, without duplicates.
 
-        References that were replaced are included, and so are those that accounts and pages contain.
+        References that were replaced are included, and so are those that accounts and pages
+        contain.
         """
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
         """Return the guests to whom a reference belongs or belonged.
 
-        Guests who are erased at the PSP are left out. A write unit locks the reference, so that other
-        write units wait here until it ends.
+        Guests who are erased at the PSP are left out. A write unit locks the reference, so that
+        other write units wait here until it ends.
         """
         ...
 

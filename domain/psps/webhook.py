@@ -28,8 +28,8 @@ class WebhookNotice:
     `guest_reference` all cards of a guest. These cards are then read at the PSP.
 
     If the PSP does not sign its webhooks, `signed` is False, because anybody may have sent the
-    webhook. Such a notice is not evidence, but only a reason to ask the PSP about a session. It does
-    not cause a reading of cards.
+    webhook. Such a notice is not evidence, but only a reason to ask the PSP about a session. It
+    does not cause a reading of cards.
     """
 
     merchant_account: MerchantAccount

@@ -59,16 +59,16 @@ class StartedSession(NamedTuple):
 class AddCard:
     """Use case: store a new session that adds a card, and return the session.
 
-    The PSP is not called yet, because the page is created when the guest's browser opens the link. A
-    refused request stores nothing. `limits` protect against card testing.
+    The PSP is not called yet, because the page is created when the guest's browser opens the link.
+    A refused request stores nothing. `limits` protect against card testing.
 
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
     session is returned.
 
-    A request with an agreement also returns the earlier session for the same booking, even if it has
-    another idempotency key; that key then refers to the earlier session. A new session is started
-    only after the earlier link has ended without a card, the card was removed or the agreement has
-    ended.
+    A request with an agreement also returns the earlier session for the same booking, even if it
+    has another idempotency key; that key then refers to the earlier session. A new session is
+    started only after the earlier link has ended without a card, the card was removed or the
+    agreement has ended.
 
     Raises, in this order:
 
@@ -148,7 +148,8 @@ class AddCard:
             raise PaymentConfigurationNotDone
         on_file = unit.accounts.active_at(wanted.guest_id, wanted.center_id)
         if wanted.agreement is not None:
-            # The guest may use the card on file, so another card is refused only when it is typed in.
+            # The guest may use the card on file, so another card is refused only when it is typed
+            # in.
             self._require_agreements(unit, wanted, on_file, now)
         elif configuration.cards_per_guest is CardsPerGuest.ONE and on_file:
             raise CenterKeepsOneCard
@@ -291,7 +292,8 @@ def _session_of_booking(
     """Return the session in which the guest agrees, or has agreed, to the same booking.
 
     If the link of that session no longer works, return the session only while its card is on file
-    and its agreement is open. In all other cases, return None, because the guest needs another link.
+    and its agreement is open. In all other cases, return None, because the guest needs another
+    link.
     """
     if wanted.agreement is None or not wanted.guest_id:
         return None

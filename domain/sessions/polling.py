@@ -25,7 +25,8 @@ ANSWERED_WITHIN: Final = timedelta(seconds=5)
 class Progress(StrEnum):
     """The last step of the guest.
 
-    CANCELLED also means that the page ended without a card, or that the client cancelled the session.
+    CANCELLED also means that the page ended without a card, or that the client cancelled the
+    session.
     """
 
     CREATED = "created"
@@ -43,7 +44,8 @@ class PolledSession(EndingSession):
     at which a browser may cause the next question to the PSP; None means now.
 
     `opened_at` is when the link first led to an attempt. `returned_at` is when the guest first came
-    back from a page, with or without a card. Both are None if an earlier release did not store them.
+    back from a page, with or without a card. Both are None if an earlier release did not store
+    them.
     """
 
     progress: Progress = Progress.CREATED
@@ -187,7 +189,8 @@ class PolledSession(EndingSession):
     def without_card(self, now: datetime) -> Self:
         """Return the session after the PSP refused a page, or the page ended without a card.
 
-        If the session is past its end, it expires. If it is not, its link may start another attempt.
+        If the session is past its end, it expires. If it is not, its link may start another
+        attempt.
         """
         attempt = self.attempt and replace(self.attempt, over=True)
         over = replace(self, attempt=attempt)
@@ -233,8 +236,8 @@ class PolledSession(EndingSession):
 
         Return None if no question is allowed now, or if the session is settled. Only one question
         runs at a time, and 2 seconds must pass between an answer and the next question. So a link
-        that is opened in a loop does not use up the capacity for other guests. An `ask_again_at` far
-        in the future comes from a wrong clock and is ignored.
+        that is opened in a loop does not use up the capacity for other guests. An `ask_again_at`
+        far in the future comes from a wrong clock and is ignored.
         """
         if self._is_early(now) or self.is_settled:
             return None

@@ -53,7 +53,8 @@ class ListSessions:
     The list includes sessions that other callers started, so the caller must be allowed to add
     cards. Only sessions at centers that the caller may see are returned and counted. `statuses` and
     `references` contain the unparsed values of the query; an empty list means that there is no
-    filter. Raises UserNotAuthorized, InvalidField, GuestIdNotUsable or GuestNotFound, in this order.
+    filter. Raises UserNotAuthorized, InvalidField, GuestIdNotUsable or GuestNotFound, in this
+    order.
     """
 
     needs = MAY_ADD_CARDS

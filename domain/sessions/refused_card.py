@@ -76,13 +76,13 @@ class RefusedCards(Protocol):
     ) -> Mapping[CardLimit, datetime]:
         """Return each limit that is reached, with the time of the n-th latest entry.
 
-        Entries are sessions or refused cards. A limit of n is reached if the session's guest, caller
-        or center has n entries within COUNTED_FOR after `since`. The session itself may be stored or
-        not.
+        Entries are sessions or refused cards. A limit of n is reached if the session's guest,
+        caller or center has n entries within COUNTED_FOR after `since`. The session itself may be
+        stored or not.
 
         A call reads n entries of an index for each limit; for a limit on a guest at one center, it
-        reads all entries of the guest. A write unit locks the guest. Other write units wait until it
-        ends, and then see the entries that it has added for the guest.
+        reads all entries of the guest. A write unit locks the guest. Other write units wait until
+        it ends, and then see the entries that it has added for the guest.
         """
         ...
 

@@ -28,10 +28,10 @@ class RequestedSession:
     """The parsed content of an add-card request. The session contains it too.
 
     `guest_id` is empty if the client did not send a UUID; such a request is refused. `link_minutes`
-    is the requested lifetime of the link. `locale` is the requested language, or `auto`. `reference`
-    is the client's own name for the session. `authentication` is what the client requires in
-    addition to the center's configuration. `agreement` contains the terms of a booking to which the
-    guest must agree, or is None.
+    is the requested lifetime of the link. `locale` is the requested language, or `auto`.
+    `reference` is the client's own name for the session. `authentication` is what the client
+    requires in addition to the center's configuration. `agreement` contains the terms of a booking
+    to which the guest must agree, or is None.
     """
 
     guest_id: GuestId

@@ -84,8 +84,8 @@ def half_of_life(created_at: datetime, expires_at: datetime) -> datetime:
 class Replacement:
     """The card on file that the session's card will replace.
 
-    `further` are the terms of the bookings that the old card guarantees, in addition to those of the
-    session's `agreement`. The guest agrees again to all of them.
+    `further` are the terms of the bookings that the old card guarantees, in addition to those of
+    the session's `agreement`. The guest agrees again to all of them.
     """
 
     account_id: AccountId
@@ -124,8 +124,8 @@ class CardSession(PolledSession, RequestedSession):
 
     The guest's steps:
 
-    - `unopened_at` is when `NoticeUnopened` will check whether the link was opened. It is None after
-      the check.
+    - `unopened_at` is when `NoticeUnopened` will check whether the link was opened. It is None
+      after the check.
     - `clicks` are the clicks with which the guest agreed to the terms of `agreement`.
     - `browsers` are the browsers in which the guest clicked, if the operator records browsers.
     - `card` is the card that the session stored or renewed, as the PSP reported it at that time. It
@@ -233,8 +233,8 @@ class CardSession(PolledSession, RequestedSession):
     def may_have_details(self, now: datetime) -> bool:
         """Return whether a page that is created now may contain the guest's details.
 
-        The person who opens an old link may not be the guest. A page with details must therefore end
-        before the link is old.
+        The person who opens an old link may not be the guest. A page with details must therefore
+        end before the link is old.
         """
         return not self.is_old(now + TIME_TO_TYPE)
 
@@ -319,8 +319,8 @@ class CardSessions(WorkAtPsps, Protocol):
     ) -> None:
         """Make the guest's open sessions with an open page due at `now`.
 
-        The session `except_for` is left out. The sessions are locked in the order of their ids. This
-        may wait for other units, so the caller must not hold any lock yet.
+        The session `except_for` is left out. The sessions are locked in the order of their ids.
+        This may wait for other units, so the caller must not hold any lock yet.
         """
         ...
 
@@ -338,9 +338,9 @@ class CardSessions(WorkAtPsps, Protocol):
     def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
         """Return at most `at_most` open sessions whose `unopened_at` has come, oldest first.
 
-        Sessions of an earlier release are included; their `unopened_at` is long ago. The first `skip`
-        sessions are left out. None stands for a session that cannot be decoded. Does not lock the
-        sessions.
+        Sessions of an earlier release are included; their `unopened_at` is long ago. The first
+        `skip` sessions are left out. None stands for a session that cannot be decoded. Does not
+        lock the sessions.
         """
         ...
 
@@ -354,9 +354,9 @@ class CardSessions(WorkAtPsps, Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete sessions that ended before a time, a limited number per call.
 
-        Return how many were deleted. Their evidence, earlier pages and refused cards are deleted too.
-        A session is kept while it is due, while its account's consent is stored only in the session,
-        and while its agreement is stored.
+        Return how many were deleted. Their evidence, earlier pages and refused cards are deleted
+        too. A session is kept while it is due, while its account's consent is stored only in the
+        session, and while its agreement is stored.
         """
         ...
 
@@ -381,9 +381,9 @@ class CardSessions(WorkAtPsps, Protocol):
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
         """Clear the guest's data in those sessions of the guest that cannot be decoded.
 
-        Until its `expires_at`, an open session keeps the data that is needed to find its page, for a
-        release that can decode the session. Then it is ended. Consents are kept. Return whether none
-        of these sessions is open.
+        Until its `expires_at`, an open session keeps the data that is needed to find its page, for
+        a release that can decode the session. Then it is ended. Consents are kept. Return whether
+        none of these sessions is open.
         """
         ...
 
@@ -413,8 +413,8 @@ class CardSessions(WorkAtPsps, Protocol):
     def search(self, wanted: SessionFilter, *, limit: int) -> Sequence[CardSession]:
         """Return at most `limit` sessions that meet the conditions in `wanted`, newest first.
 
-        Sessions that cannot be decoded are left out. Unless `wanted` names a guest or a center, this
-        reads every session since `created_since`.
+        Sessions that cannot be decoded are left out. Unless `wanted` names a guest or a center,
+        this reads every session since `created_since`.
         """
         ...
 
@@ -423,9 +423,10 @@ class CardSessions(WorkAtPsps, Protocol):
     ) -> Sequence[CountedResult]:
         """Count the results of the sessions created since a time, the most frequent result first.
 
-        Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant account,
-        such as `fake/default`. If `by` is None, all sessions are in the group "". An open session
-        that was due before `overdue_before` counts as overdue. Every one of the sessions is read.
+        Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant
+        account, such as `fake/default`. If `by` is None, all sessions are in the group "". An open
+        session that was due before `overdue_before` counts as overdue. Every one of the sessions is
+        read.
         """
         ...
 
@@ -444,11 +445,12 @@ class CardSessions(WorkAtPsps, Protocol):
         Each merchant account has one queue for each of these three cases. The queues take turns, in
         an order that depends on `now`, so that a backlog at one account does not delay the others.
         In each queue, the session that has been due longest comes first. Sessions of the merchant
-        accounts in `except_at` are left out. They do not slow down the call, even if there are many.
+        accounts in `except_at` are left out. They do not slow down the call, even if there are
+        many.
 
         The lease ends at `until`. Then the session is due again, because the process that leased it
-        may have died. A session that cannot be decoded is leased like any other, so that it does not
-        block the others.
+        may have died. A session that cannot be decoded is leased like any other, so that it does
+        not block the others.
         """
         ...
 
@@ -484,8 +486,8 @@ class IdempotencyKeys(Protocol):
     ) -> TokenId:
         """Let the key refer to the session `token_id`, unless it was already used after `since`.
 
-        Return the session to which the key now refers. If several processes claim a key at once, the
-        first wins.
+        Return the session to which the key now refers. If several processes claim a key at once,
+        the first wins.
         """
         ...
 

@@ -66,9 +66,9 @@ class CancelSessionsOfCaller:
     """Use case: cancel every open session of a caller. Only operators call it.
 
     The worker then settles the sessions: it closes their pages at the PSP, and stores cards that
-    were collected before the cancellation. Raises InvalidField for a caller that has no open session
-    and never had a token. After ServiceUnavailable, only some sessions may be cancelled; repeat the
-    call to cancel the others.
+    were collected before the cancellation. Raises InvalidField for a caller that has no open
+    session and never had a token. After ServiceUnavailable, only some sessions may be cancelled;
+    repeat the call to cancel the others.
     """
 
     storage: Storage

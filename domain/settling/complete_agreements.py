@@ -29,10 +29,10 @@ class CompleteAgreements:
     """Use case: add agreements that are missing because an earlier release settled the sessions.
 
     During an upgrade, a process of an earlier release may store a card without its agreement, its
-    `keep_until` and the consent that the guest read. Each session is completed in a separate commit,
-    with the event `agreement.added`. Cards that were removed, and sessions that ended more than
-    COMPLETED_WITHIN ago, do not change. May be called at any time, also by several processes at
-    once. Raises ServiceUnavailable.
+    `keep_until` and the consent that the guest read. Each session is completed in a separate
+    commit, with the event `agreement.added`. Cards that were removed, and sessions that ended more
+    than COMPLETED_WITHIN ago, do not change. May be called at any time, also by several processes
+    at once. Raises ServiceUnavailable.
     """
 
     storage: Storage
@@ -87,7 +87,8 @@ class CompleteAgreements:
         general = general_among(consents, agreements)
         before = account.keep_until
         if not general and account.token_id in {each.token_id for each in agreements}:
-            # The earlier release kept the card without an end, although the guest agreed to bookings only.
+            # The earlier release kept the card without an end, although the guest agreed to
+            # bookings only.
             before = last_kept_until(agreements)
         version, keeps_until = account.consent_version, agreed.keep_until
         if account.has_withdrawn(agreed.consent.agreed_at):

@@ -51,9 +51,10 @@ WAIT_FOR_DISCARD: Final = timedelta(seconds=5)
 class OnFile:
     """The stored records that are needed to judge a card. All of them were read under lock.
 
-    `accounts` are the guest's active accounts at the center, and `removed_by_guest` are the accounts
-    there that the guest removed. If the session has an agreement, `open_agreements` is the number of
-    open agreements of each account. `discard` is the discard of the collected token, or None.
+    `accounts` are the guest's active accounts at the center, and `removed_by_guest` are the
+    accounts there that the guest removed. If the session has an agreement, `open_agreements` is the
+    number of open agreements of each account. `discard` is the discard of the collected token, or
+    None.
 
     If the guest replaces a card, `has_bookings` is whether all agreements of that card still run.
     The guest, the center or its payment configuration may have been deleted since add-card.
@@ -234,11 +235,13 @@ def judge_card(
         keep_until = agreed.bookings_until or (same.keep_until if same else None)
         if same is None and keep_until is None:
             return Verdict(session=session.without_card(now), unkept=_token(session, collected))
-    # The session keeps a copy, because the account changes when the bank or the guest renews the card.
+    # The session keeps a copy, because the account changes when the bank or the guest renews the
+    # card.
     session = replace(session, card=CardSummary.of(card, authenticated=collected.authenticated))
     if same is not None:
         if _is_stale(collected, same):
-            # An outdated result must not undo a renewal, but the guest's consent and agreements are stored.
+            # An outdated result must not undo a renewal, but the guest's consent and agreements are
+            # stored.
             return Verdict(
                 session=session.completed(same.account_id, now),
                 kept=same.kept_longer(keep_until, consent.version),
@@ -414,7 +417,8 @@ def _refusal_of_agreement(
     same: Account | None,
     now: datetime,
 ) -> Refusal | None:
-    # If the card was typed in before the booking ended, it is kept until `kept_until` for a no-show.
+    # If the card was typed in before the booking ended, it is kept until `kept_until` for a
+    # no-show.
     is_over = any(collected.collected_at >= each.ends_at for each in session.bookings)
     if is_over or now >= click.kept_until or not on_file.has_bookings:
         return AgreementEnded()

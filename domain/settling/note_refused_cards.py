@@ -37,9 +37,10 @@ def note_refused_cards(
 ) -> int:
     """Record the cards that the page of `asked` refused, and the card that a rule refused, if any.
 
-    `changed` is the stored session after the outcome was applied. The refusal code is stored with the
-    last of the reported cards. Each card is recorded once, even if it is reported several times. For
-    each new card, `session.card_declined` is noted, unless the session failed because of the card.
+    `changed` is the stored session after the outcome was applied. The refusal code is stored with
+    the last of the reported cards. Each card is recorded once, even if it is reported several
+    times. For each new card, `session.card_declined` is noted, unless the session failed because of
+    the card.
 
     Return how many cards the page has refused since the last call. The caller commits the unit, and
     then calls `ask_about_open_pages`.
@@ -94,8 +95,8 @@ def ask_about_open_pages(
 
     The PSP is then asked about them, so that cards that they have refused meanwhile are counted. If
     too many cards were refused, the page of `session` becomes due too, and settling closes all the
-    pages. Nothing becomes due if no limit closes pages. May be called more than once. If the process
-    dies before this call, the PSP is asked about each page at the next poll.
+    pages. Nothing becomes due if no limit closes pages. May be called more than once. If the
+    process dies before this call, the PSP is asked about each page at the next poll.
     """
     if not limits_that_close_pages(limits, session):
         return
@@ -103,8 +104,8 @@ def ask_about_open_pages(
         is_limit_reached = must_close_page(unit, limits, session, now)
 
     def make_due(unit: WriteUnit) -> None:
-        # This needs a separate unit. Two units that each held a lock on a session would wait for each
-        # other.
+        # This needs a separate unit. Two units that each held a lock on a session would wait for
+        # each other.
         except_for = None if is_limit_reached else session.token_id
         unit.sessions.make_pages_due(session.guest_id, now, except_for=except_for)
         unit.commit()

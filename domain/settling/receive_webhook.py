@@ -23,10 +23,11 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
-    The cards on file that the webhook names become due for reading. The same webhook may arrive more
-    than once. A webhook has no effect if it is about an unknown session or card, the page of a
-    settled session, or a closed merchant account. Raises WebhookRejected. Raises ProviderUnavailable
-    if the PSP is not configured, or if there are no keys for the merchant account.
+    The cards on file that the webhook names become due for reading. The same webhook may arrive
+    more than once. A webhook has no effect if it is about an unknown session or card, the page of a
+    settled session, or a closed merchant account. Raises WebhookRejected. Raises
+    ProviderUnavailable if the PSP is not configured, or if there are no keys for the merchant
+    account.
     """
 
     storage: Storage

@@ -1,7 +1,8 @@
 """Settle a session: ask the PSP for the outcome of its page, and apply the outcome once.
 
-It is called when a link is opened, when the browser returns, after a cancellation, and by the worker,
-for example after a webhook. The first of these calls stores the card, and the others find it stored.
+It is called when a link is opened, when the browser returns, after a cancellation, and by the
+worker, for example after a webhook. The first of these calls stores the card, and the others find
+it stored.
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ class _Applied(NamedTuple):
 class SettleSession:
     """Use case: ask the PSP about a session, and store its card or end the session.
 
-    May be called any number of times, also by several processes at once, because the session is read
-    under lock before the outcome is applied. If the PSP does not respond, the session becomes due
-    later. If too many cards of the guest were refused, according to `limits`, the page is closed, but
-    the session stays open. A session at a closed merchant account ends without a call to the PSP.
+    May be called any number of times, also by several processes at once, because the session is
+    read under lock before the outcome is applied. If the PSP does not respond, the session becomes
+    due later. If too many cards of the guest were refused, according to `limits`, the page is
+    closed, but the session stays open. A session at a closed merchant account ends without a call
+    to the PSP.
 
-    If the session's card has replaced a card, `log_taken_back` is called with the old card after the
-    commit. Raises ServiceUnavailable.
+    If the session's card has replaced a card, `log_taken_back` is called with the old card after
+    the commit. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -32,14 +32,14 @@ def take_replaced(
     """Remove the card that the card of a completed session replaces.
 
     Return the old card as it is afterwards: removed, or kept only for its bookings. Return None if
-    nothing changed or an earlier withdrawal had the same effect. Nothing changes if the session does
-    not replace a card, if the guest typed in the same card again, or if the old card is no longer on
-    file.
+    nothing changed or an earlier withdrawal had the same effect. Nothing changes if the session
+    does not replace a card, if the guest typed in the same card again, or if the old card is no
+    longer on file.
 
-    The new card becomes the default card if the old card was the default. If the guest did not agree
-    again to all running agreements of the old card, the old card stays on file for the others,
-    whatever the center has set for removals. These are agreements for bookings that are over, and
-    those that the guest made while the session was open.
+    The new card becomes the default card if the old card was the default. If the guest did not
+    agree again to all running agreements of the old card, the old card stays on file for the
+    others, whatever the center has set for removals. These are agreements for bookings that are
+    over, and those that the guest made while the session was open.
 
     The caller has already stored the new card with its agreements, and commits the unit.
     """

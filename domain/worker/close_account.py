@@ -53,8 +53,8 @@ class CloseAccount:
     - Webhooks change nothing, and no new cards are stored at the account.
     - Work that other processes have begun ends when a worker takes it over.
 
-    Raises InvalidField for an account without any record. After ServiceUnavailable, some records may
-    be left; repeat the call to finish them.
+    Raises InvalidField for an account without any record. After ServiceUnavailable, some records
+    may be left; repeat the call to finish them.
     """
 
     storage: Storage

@@ -22,8 +22,8 @@ class Retention:
     - `deliveries`: deliveries of events, from the event.
     - `cards`: cards with their consents, from the removal of the card.
     - `audit`: entries of the audit trail, from the act.
-    - `browsers`: the browsers of clicks, from the end of the session. If it is zero, browsers are not
-      recorded.
+    - `browsers`: the browsers of clicks, from the end of the session. If it is zero, browsers are
+      not recorded.
     """
 
     sessions: timedelta = timedelta(days=400)
@@ -39,12 +39,12 @@ class ForgetOldRecords:
 
     Idempotency keys are deleted after 24 hours, links to guests' own pages after a week, and other
     records according to `retention`. Records that are due, open or to be discarded are never
-    deleted. An agreement is evidence until EVIDENCE_KEPT_FOR after its `kept_until`. Until then, its
-    session, the events of the session, and the card are kept too.
+    deleted. An agreement is evidence until EVIDENCE_KEPT_FOR after its `kept_until`. Until then,
+    its session, the events of the session, and the card are kept too.
 
     Each kind of record has a separate unit of work, so that other writers wait only briefly. May be
-    called at any time. If one kind fails, the others are still tried, and then ServiceUnavailable is
-    raised.
+    called at any time. If one kind fails, the others are still tried, and then ServiceUnavailable
+    is raised.
     """
 
     storage: Storage

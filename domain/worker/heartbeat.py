@@ -79,8 +79,8 @@ def is_missed(age: timedelta) -> bool:
 class Workers(Protocol):
     """Repository of workers and their heartbeats.
 
-    `now` is the time by the caller's clock. A storage that several machines share uses its own clock
-    instead, because the machines' clocks may differ.
+    `now` is the time by the caller's clock. A storage that several machines share uses its own
+    clock instead, because the machines' clocks may differ.
     """
 
     def leave_heartbeat(

@@ -51,9 +51,9 @@ class End(StrEnum):
 class JobResult:
     """The result of a job, and what it shows about the target.
 
-    `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP has
-    not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the exception
-    that the job raised.
+    `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP
+    has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the
+    exception that the job raised.
     """
 
     end: End | None = None

@@ -97,8 +97,8 @@ def list_(
 ) -> None:
     """List cards on file, newest first.
 
-    With --expires-from or --expires-before, the cards that expire soonest come first. A card expires
-    at the end of its month. AGO is a time such as 12h or 7d.
+    With --expires-from or --expires-before, the cards that expire soonest come first. A card
+    expires at the end of its month. AGO is a time such as 12h or 7d.
 
     \b
     Examples:
@@ -159,9 +159,9 @@ def remove(*, account_id: str, as_json: bool) -> None:
 def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json: bool) -> None:
     """Compare the cards on file with those at the PSP.
 
-    The command lists the cards that are stored only at the PSP, and those that are only on file. The
-    exit status is 1 if there are any. Nothing is changed. A card that a guest is adding right now may
-    be listed as stored only at the PSP.
+    The command lists the cards that are stored only at the PSP, and those that are only on file.
+    The exit status is 1 if there are any. Nothing is changed. A card that a guest is adding right
+    now may be listed as stored only at the PSP.
 
     \b
     Example:

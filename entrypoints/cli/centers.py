@@ -51,7 +51,8 @@ class PspName(click.ParamType[str]):
         Whether the PSP is set up is checked by the use case.
         """
         if value not in installed_names():
-            # The PSP is checked before the center is looked up: a wrong center must not hide a wrong PSP.
+            # The PSP is checked before the center is looked up: a wrong center must not hide a
+            # wrong PSP.
             known = ", ".join(installed_names())
             raise click.ClickException(
                 f"--provider: no PSP {value!a} is installed; the installed ones are {known}"
@@ -205,7 +206,8 @@ def configure_payments(
         raise click.UsageError("give the options to change, or only --none")
     with installation() as container:
         if not none:
-            # If a package that the PSP needs is not installed, fail here and not at the first guest.
+            # If a package that the PSP needs is not installed, fail here and not at the first
+            # guest.
             container.psp_adapters()
         try:
             done = container.configure_payments()(center_id, None if none else named)

@@ -68,9 +68,9 @@ def show(*, account_id: str, as_json: bool) -> None:
 def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, none: bool) -> None:
     """Switch on a language for the guests of a center.
 
-    Guests then read the consent text in this language and agree to it; until then, they read English.
-    The text is legally binding for the center, so have a lawyer approve it first. If a release ships
-    a newer text, run the command again to use it.
+    Guests then read the consent text in this language and agree to it; until then, they read
+    English. The text is legally binding for the center, so have a lawyer approve it first. If a
+    release ships a newer text, run the command again to use it.
 
     With --for reservation, the command sets the text about a booking, and prints that text for an
     example booking. --file is then a TOML file.

@@ -59,8 +59,8 @@ def backup(*, folder: Path, keep: int | None) -> None:
     """Copy the databases into FOLDER, and check the copies.
 
     The service may run meanwhile. The names of the files contain an id of the installation and the
-    time in UTC. Only their owner can read them. The audit trail records each backup. For PostgreSQL,
-    the programs pg_dump and pg_restore must be installed.
+    time in UTC. Only their owner can read them. The audit trail records each backup. For
+    PostgreSQL, the programs pg_dump and pg_restore must be installed.
 
     \b
     Example:
@@ -107,9 +107,10 @@ def backup(*, folder: Path, keep: int | None) -> None:
 def import_(what: str, file: Path, per_minute: int) -> None:
     """Import centers, guests, products or cards.
 
-    The file is UTF-8 text. Its first line contains the names of the columns, in any order. If any row
-    is wrong, nothing is imported. A row with a known id updates the record with this id. The service
-    may run meanwhile. If an import is interrupted, run the same command again to complete it.
+    The file is UTF-8 text. Its first line contains the names of the columns, in any order. If any
+    row is wrong, nothing is imported. A row with a known id updates the record with this id. The
+    service may run meanwhile. If an import is interrupted, run the same command again to complete
+    it.
 
     Cards must already be stored at a PSP. Each card is first read there. Cards that cannot be
     imported are reported with their line, and the others are imported.

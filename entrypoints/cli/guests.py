@@ -145,8 +145,8 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
 def erase(*, guest_id: str | None, again: bool) -> None:
     """Erase a guest permanently, here and at the PSPs.
 
-    Names, addresses and cards are erased. A running `cardonfile serve` or `work` deletes the guest at
-    the PSPs. With --again, the command erases all guests in CARDONFILE_ERASURES_FILE who are not
+    Names, addresses and cards are erased. A running `cardonfile serve` or `work` deletes the guest
+    at the PSPs. With --again, the command erases all guests in CARDONFILE_ERASURES_FILE who are not
     erased in this database.
 
     \b

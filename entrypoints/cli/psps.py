@@ -38,8 +38,8 @@ def check(context: click.Context, *, name: str, as_json: bool) -> None:
     """Find what is wrong with one PSP.
 
     The command runs the checks of `cardonfile doctor` for this PSP. It also shows the package that
-    provides the PSP, and the URLs to register at the PSP for webhooks. The exit status is 1 if there
-    is a problem, otherwise 0.
+    provides the PSP, and the URLs to register at the PSP for webhooks. The exit status is 1 if
+    there is a problem, otherwise 0.
 
     \b
     Example:
@@ -69,11 +69,11 @@ def close_account(
 ) -> None:
     """Close a merchant account that the PSP has closed.
 
-    Also use this command if the keys of the account are lost. NAME is the PSP, which does not have to
-    be set up. The command asks you to type the name of the account. Then it ends open sessions,
+    Also use this command if the keys of the account are lost. NAME is the PSP, which does not have
+    to be set up. The command asks you to type the name of the account. Then it ends open sessions,
     removes cards, and ends discards and erasures, which are recorded as out of reach, because the
-    PSP is not called any more. --reopen allows the account to take cards again, but does not restore
-    anything. The audit trail records both.
+    PSP is not called any more. --reopen allows the account to take cards again, but does not
+    restore anything. The audit trail records both.
 
     \b
     Examples:
@@ -113,8 +113,8 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     """Confirm that the keys of an account are right.
 
     Use this command if the removal of unknown cards has stopped because there are too many of them.
-    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, without a
-    limit. The audit trail records who confirmed the keys.
+    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, without
+    a limit. The audit trail records who confirmed the keys.
 
     \b
     Example:
@@ -133,10 +133,10 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """Trust the current keys of an account.
 
-    Use this command if the first keys were wrong. NAME is the PSP. Stop the service first, and start
-    it afterwards with the right keys. At the first call, the service stores the merchant of these
-    keys. The command refuses an account with cards on file or with tokens to discard. The audit trail
-    records who ran the command.
+    Use this command if the first keys were wrong. NAME is the PSP. Stop the service first, and
+    start it afterwards with the right keys. At the first call, the service stores the merchant of
+    these keys. The command refuses an account with cards on file or with tokens to discard. The
+    audit trail records who ran the command.
 
     \b
     Example:

@@ -91,8 +91,8 @@ def work() -> None:
 def reconcile() -> None:
     """Do the work that is due, then stop.
 
-    The command settles or expires sessions that are due, discards cards at the PSP that are not kept,
-    and sends events that are due. A running `cardonfile serve` does all this by itself.
+    The command settles or expires sessions that are due, discards cards at the PSP that are not
+    kept, and sends events that are due. A running `cardonfile serve` does all this by itself.
 
     \b
     Example:

@@ -45,8 +45,8 @@ USUAL_TIME: Final = timedelta(days=7)
 def session() -> None:
     """List, count and cancel card-addition sessions.
 
-    PREFIX is the beginning of a session's token. The whole token is not shown, because the link of a
-    session from an earlier release can be opened with it.
+    PREFIX is the beginning of a session's token. The whole token is not shown, because the link of
+    a session from an earlier release can be opened with it.
     """
 
 
@@ -132,9 +132,9 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
     """Count sessions by their result.
 
     RESULT is stored, renewed, card_on_file_used, refused_by_rule (REASON is the rule),
-    waiting_for_psp or open. It is overdue if the session has been due for more than a minute without
-    a worker handling it. If the session ended without a card, RESULT is declined, abandoned (opened,
-    but without a card) or never_opened.
+    waiting_for_psp or open. It is overdue if the session has been due for more than a minute
+    without a worker handling it. If the session ended without a card, RESULT is declined, abandoned
+    (opened, but without a card) or never_opened.
 
     \b
     Example:
@@ -158,8 +158,8 @@ def cancel(*, caller: str) -> None:
     """Cancel every open session of a caller.
 
     The links of the sessions stop working, and a running `cardonfile serve` or `work` closes their
-    pages at the PSP. Revoke the caller's tokens first, so that the caller cannot start new sessions.
-    The command may be run again.
+    pages at the PSP. Revoke the caller's tokens first, so that the caller cannot start new
+    sessions. The command may be run again.
 
     \b
     Example:

@@ -35,9 +35,9 @@ class NotWorking(click.ClickException):
 def status(*, as_json: bool) -> None:
     """Show workers, due work, and work that waits for PSPs.
 
-    The command also shows events that wait for endpoints. The exit status is 3 if the database cannot
-    be used or is not up to date, or if no worker has been seen for a minute. In all other cases, it
-    is 0. The command takes at most 10 seconds.
+    The command also shows events that wait for endpoints. The exit status is 3 if the database
+    cannot be used or is not up to date, or if no worker has been seen for a minute. In all other
+    cases, it is 0. The command takes at most 10 seconds.
 
     \b
     Example:
@@ -116,8 +116,8 @@ def _show(found: Status, *, as_json: bool) -> None:
 def doctor(context: click.Context, *, as_json: bool) -> None:
     """Find what is wrong with the installation.
 
-    The service does not have to run. The command tests the database, the public address, the keys of
-    each PSP, the event endpoints, and more. It does not change anything. The exit status is 1 if
+    The service does not have to run. The command tests the database, the public address, the keys
+    of each PSP, the event endpoints, and more. It does not change anything. The exit status is 1 if
     there is a problem, otherwise 0. The result `unknown` does not count as a problem. It means that
     the command cannot decide the question from this machine.
 

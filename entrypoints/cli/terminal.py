@@ -59,8 +59,8 @@ def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
 def row_of(columns: Collection[str], record: object) -> dict[str, object]:
     """Return the values of a record by column name. The record is an object or a mapping.
 
-    A column is written as `name`, or as `name=path` if the value is at a path such as `center.id`. If
-    any value on the path is None, the value is None.
+    A column is written as `name`, or as `name=path` if the value is at a path such as `center.id`.
+    If any value on the path is None, the value is None.
     """
     row = {}
     for column in columns:
@@ -84,9 +84,9 @@ def echo_records(
 ) -> None:
     """Print records as a table with the columns of `row_of`, or as a JSON list of objects.
 
-    In the table, a missing value is shown as `-`, a list is separated by commas, and times are shown
-    to the second. If there are as many records as `limit`, a line on standard error says that further
-    records may be missing.
+    In the table, a missing value is shown as `-`, a list is separated by commas, and times are
+    shown to the second. If there are as many records as `limit`, a line on standard error says that
+    further records may be missing.
     """
     rows = [row_of(columns, record) for record in records]
     if as_json:
@@ -110,8 +110,8 @@ def echo_record(
 ) -> None:
     """Print one record and its tables, as text or as one JSON object.
 
-    In the text, each field has a line. Each table is a pair of columns and records, which are passed
-    to `echo_records`.
+    In the text, each field has a line. Each table is a pair of columns and records, which are
+    passed to `echo_records`.
     """
     if as_json:
         lists = {

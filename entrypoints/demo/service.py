@@ -146,7 +146,8 @@ class FaultyPsp(FakePsp):
             if Fault.CLOSE in faults:
                 time.sleep(WAIT_SECONDS)
                 self.page(page.reference)
-                # If the shop cannot close the window, this error keeps the guest's browser from returning.
+                # If the shop cannot close the window, this error keeps the guest's browser from
+                # returning.
                 raise PspUnavailable
         return page
 

@@ -65,7 +65,8 @@ class CardApi:
         finally:
             connection.close()
         if response.status != 200:
-            # Tell your guests in your own words. The header Error-Type contains the type of the refusal.
+            # Tell your guests in your own words. The header Error-Type contains the type of the
+            # refusal.
             told = answer.get("error") or answer
             raise falcon.HTTPError(response.status, title=told["message"])
         return answer
@@ -74,8 +75,8 @@ class CardApi:
 def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:  # JSON
     """Return the event in a request. Raises ValueError if its signature or its time is wrong.
 
-    The names in `headers` must be in lower case, and `body` must contain the bytes as received. Your
-    own shop can call `Webhook(secret).verify(body, headers)` of the package `standardwebhooks`
+    The names in `headers` must be in lower case, and `body` must contain the bytes as received.
+    Your own shop can call `Webhook(secret).verify(body, headers)` of the package `standardwebhooks`
     instead.
     """
     sent_at = headers.get("webhook-timestamp", "")
@@ -186,8 +187,8 @@ class Shop:
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
         """Start a session, and redirect the guest's browser to its link.
 
-        The button for a booking sends the field `book`. It is the id of a guest who books once more,
-        or `new`.
+        The button for a booking sends the field `book`. It is the id of a guest who books once
+        more, or `new`.
         """
         form = self.on = req.get_media()
         # The form has a fixed id, so that sending it twice adds one guest and starts one session.

@@ -34,8 +34,8 @@ Execute: TypeAlias = Callable[[Callable[[], None]], object]
 class Chore:
     """A task that is done at intervals, if `may_begin` returns True.
 
-    A chore that fails is retried after the usual interval. If `do` returns True, there is more to do,
-    and `do` is called again after `rest_seconds`. Due jobs run in between.
+    A chore that fails is retried after the usual interval. If `do` returns True, there is more to
+    do, and `do` is called again after `rest_seconds`. Due jobs run in between.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Chore:
 class JobRunner(Generic[Target]):
     """Leases due jobs, runs them, and records their results.
 
-    `run_until_idle` runs one job after another. `start` runs several jobs at once: one thread leases
-    due jobs and submits them to a thread pool. That thread looks for jobs every second, and also when
-    it is woken or when a thread of the pool becomes free. Each target may use only a part of the
-    pool, so that a target that hangs does not stop the others.
+    `run_until_idle` runs one job after another. `start` runs several jobs at once: one thread
+    leases due jobs and submits them to a thread pool. That thread looks for jobs every second, and
+    also when it is woken or when a thread of the pool becomes free. Each target may use only a part
+    of the pool, so that a target that hangs does not stop the others.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class JobRunner(Generic[Target]):
         """Prepare the runner.
 
         `take` contains a function for each kind of job, which leases a due job. `work` is the event
-        that wakes the runner. `threads` is how many jobs run at once, and `threads_per_target` is how
-        many of them may be for one target. `capacities` is called with `threads_per_target`, and
-        returns a lower number for each target that may have fewer jobs at the moment.
+        that wakes the runner. `threads` is how many jobs run at once, and `threads_per_target` is
+        how many of them may be for one target. `capacities` is called with `threads_per_target`,
+        and returns a lower number for each target that may have fewer jobs at the moment.
         """
         self.finds_work = False
         """Whether the last look for jobs of every kind ended without an error."""
@@ -95,8 +95,8 @@ class JobRunner(Generic[Target]):
     def run_until_idle(self) -> None:
         """Run all due jobs in this thread, and the chores until they have no more to do.
 
-        If a kind of work cannot be read or written, or if a target is unavailable, its other jobs are
-        not run this time, because all other work would have to wait for each of its failures.
+        If a kind of work cannot be read or written, or if a target is unavailable, its other jobs
+        are not run this time, because all other work would have to wait for each of its failures.
         """
         while self._look(_in_this_thread) or self._rests():
             pass
@@ -114,7 +114,8 @@ class JobRunner(Generic[Target]):
     def _run(self) -> None:
         with ThreadPoolExecutor(self._threads, "reconciler") as pool:
             while not self._stopping.is_set():
-                # The event is cleared before the search for jobs, so that it is not lost if it is set meanwhile.
+                # The event is cleared before the search for jobs, so that it is not lost if it is
+                # set meanwhile.
                 self._work.clear()
                 # A worker runs continually, so it retries everything in each round.
                 self._failed.clear()

@@ -35,8 +35,8 @@ class Done:
     """The work that a runner has done so far.
 
     `jobs` counts finished jobs by kind, including those that failed, and `ends` counts them by
-    result. `faults` contains the exceptions of single jobs, which are retried later. `silent` counts
-    the jobs whose PSP has not responded for 24 hours.
+    result. `faults` contains the exceptions of single jobs, which are retried later. `silent`
+    counts the jobs whose PSP has not responded for 24 hours.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)

@@ -78,7 +78,8 @@ class Worker:
             work=container.work_for_reconciler(),
             threads=settings.worker_threads,
             threads_per_target=max(1, settings.worker_threads * 3 // 4),
-            # While a circuit breaker is open, no jobs are run for its account, and its sessions stay due.
+            # While a circuit breaker is open, no jobs are run for its account, and its sessions
+            # stay due.
             capacities=container.breakers().capacities,
             chores=[
                 Chore("heartbeat", BEAT_EVERY, self._beat, self._finds_work),

@@ -81,7 +81,8 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
     def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
         condition = f"WHERE agreement_id IN ({_GIVEN_WITH.format(account_id=':account_id')})"
         found = _AGREEMENTS.find(self._transaction, condition, {"account_id": account_id})
-        # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an index.
+        # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an
+        # index.
         return sorted(found, key=lambda each: (each.agreed_at, each.agreement_id))
 
     @override

@@ -61,8 +61,8 @@ class SqlConsents(Repository, Consents):
             key=lambda each: (each.agreed_at, each.token_id),
             reverse=True,
         )
-        # A guest who agreed on two of cardonfile's pages may have typed in the card on the page that
-        # belongs to the first of them.
+        # A guest who agreed on two of cardonfile's pages may have typed in the card on the page
+        # that belongs to the first of them.
         applying = next((one for one in consents if one.version == account.consent_version), None)
         return sorted(consents, key=lambda each: each is not applying)
 

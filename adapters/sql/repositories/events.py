@@ -244,7 +244,8 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         condition = "WHERE event ->> 'guest_id' = :guest_id"
         found = _DELIVERIES.find(self._transaction, condition, {"guest_id": guest_id})
-        # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an index.
+        # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an
+        # index.
         return sorted(found, key=lambda each: (each.event.occurred_at, each.event.event_id))
 
     @override

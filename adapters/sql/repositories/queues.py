@@ -33,8 +33,8 @@ class Queues(Table[Record]):
     """A table whose rows have a `due_at`, and belong to queues named `target/kind`.
 
     `_name` is the SQL expression for the name of a row's queue. It must be written as in the index,
-    where it precedes `due_at`. `_latest` is the SQL expression for the latest time at which a row of
-    `queue` can be due. Only the ends of a queue are read, however long it is.
+    where it precedes `due_at`. `_latest` is the SQL expression for the latest time at which a row
+    of `queue` can be due. Only the ends of a queue are read, however long it is.
     """
 
     _name: str

@@ -212,7 +212,10 @@ class TestPage:
             shop.start()
         shop.server.recover()
         for _ in range(2):
-            with capture_logs() as lines, pytest.raises(ProviderRefused, match="does not accept cards"):
+            with (
+                capture_logs() as lines,
+                pytest.raises(ProviderRefused, match="does not accept cards"),
+            ):
                 shop.start()
             (line,) = [each for each in lines if each["event"] == "stripe_takes_no_cards"]
             assert (line["account"], line["log_level"]) == (MAIN, "error")
