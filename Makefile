@@ -143,7 +143,7 @@ torture: .venv/dev.stamp ## Kill the service under load, KILLS times on each sto
 test-stripe: stripe-test-key .venv/dev.stamp ## Test the Stripe adapter in Stripe's test mode (set CARDONFILE_STRIPE_TEST_KEY)
 	@$(BIN)/python -m pytest adapters/psp_suite tests/browser/stripe_in_test_mode.py \
 		--psp tests.adapters.stripe.in_test_mode:StripeInTestMode \
-		-k "(StripeInTestMode or stripe_in_test_mode) and not somebody_else_at_another_merchant_account"
+		-k "(StripeInTestMode or stripe_in_test_mode) and not different_guest_reference_at_each_merchant_account"
 
 # The key is checked before anything is installed. It stays in the environment, and is on no command line.
 stripe-test-key:
@@ -158,7 +158,7 @@ test-mollie: .venv/dev.stamp ## Test the Mollie adapter in Mollie's test mode (s
 	@test -n "$$CARDONFILE_MOLLIE_TEST_KEY" || { echo "Set CARDONFILE_MOLLIE_TEST_KEY to a key of Mollie's" \
 		"test mode (test_...). docs/providers/mollie.md says more." >&2; exit 1; }
 	@$(BIN)/python -m pytest adapters/psp_suite --psp tests.adapters.mollie.in_test_mode:MollieInTestMode \
-		-k "MollieInTestMode and not somebody_else_at_another_merchant_account"
+		-k "MollieInTestMode and not different_guest_reference_at_each_merchant_account"
 
 test-mollie-described: .venv/dev.stamp ## Check the fake Mollie against Mollie's OpenAPI description (set MOLLIE_OPENAPI to its specs.yaml)
 	@test -f "$$MOLLIE_OPENAPI" || { echo "Set MOLLIE_OPENAPI to specs.yaml of github.com/mollie/openapi" >&2; exit 1; }

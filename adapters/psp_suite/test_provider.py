@@ -134,7 +134,7 @@ class TestStart:
         assert session.page.guest_reference
 
     # Shows F2.
-    def test_starting_again_under_the_same_key_returns_the_same_page(
+    def test_creating_a_page_twice_with_the_same_key_returns_the_same_page(
         self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         psp.clock.advance(11 * MINUTE)
@@ -146,7 +146,7 @@ class TestStart:
         assert not any(slept), "an adapter may wait only before it repeats a failed call"
 
     @needs(Ability.STAND_IN)
-    def test_the_same_key_returns_the_same_page_even_after_its_card_was_typed(
+    def test_the_same_key_returns_the_same_page_even_after_a_card_was_typed_on_it(
         self, session: Session
     ) -> None:
         session.type_card()
@@ -154,7 +154,7 @@ class TestStart:
 
         assert session.adapter.start(session.request).reference == session.page.reference
 
-    def test_each_attempt_has_its_own_page(self, session: Session) -> None:
+    def test_each_attempt_of_a_session_has_its_own_page(self, session: Session) -> None:
         pages = [each.page for each in (session, session.next_attempt(), session.another())]
 
         assert len({page.reference for page in pages}) == 3
@@ -162,7 +162,7 @@ class TestStart:
         assert len({(page.address, *sorted(page.fields.items())) for page in pages}) == 3
 
     @pytest.mark.parametrize("minutes", [15, 120])
-    def test_a_page_ends_at_live_until_or_later(
+    def test_a_page_does_not_expire_before_the_requested_time(
         self, psp: PspUnderTest, adapter: PaymentProvider, minutes: int
     ) -> None:
         request = a_request(psp, live_until=psp.clock.now() + minutes * MINUTE)
@@ -180,7 +180,7 @@ class TestStart:
         ).reference
 
     @needs(Ability.STAND_IN, Ability.IDEMPOTENCY_KEYS)
-    def test_concurrent_starts_with_one_key_create_one_page(
+    def test_concurrent_requests_with_the_same_key_create_one_page(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         request = a_request(psp)
@@ -205,7 +205,7 @@ def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bo
 
 @needs(Ability.STAND_IN)
 class TestPage:
-    def test_a_page_shows_the_longest_consent_allowed(self, session: Session) -> None:
+    def test_a_page_shows_a_consent_of_the_maximum_length(self, session: Session) -> None:
         assert shows_as_stated(session.psp, session.page, session.request.consent)
         longest = session.psp.plugin.capabilities.max_consent_length or MAX_TEXT_LENGTH
         consent = Consent(version="long", text="a" * (longest - 1) + "z")
@@ -222,7 +222,9 @@ class TestPage:
 
         assert shows_as_stated(psp, page, consent)
 
-    def test_a_page_leads_back_to_the_two_addresses_of_the_request(self, session: Session) -> None:
+    def test_a_page_leads_to_the_return_address_or_the_cancel_address_of_the_request(
+        self, session: Session
+    ) -> None:
         ways_out = session.psp.ways_out(session.page)
 
         # A PSP may add to the query. A second "?" would be read as part of the last value.
@@ -234,13 +236,17 @@ class TestPage:
             query = parse_qs(urlsplit(way_out).query, strict_parsing=True)
             assert query.items() >= parse_qs(urlsplit(requested).query).items()
 
-    def test_a_page_takes_a_card_until_its_end(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_page_accepts_a_card_until_it_expires(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         psp.clock.advance(session.page.ends_at - psp.clock.now() - SECOND)
         assert session.outcome() == Pending()
 
         session.collect()
 
-    def test_a_page_takes_no_card_after_its_end(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_page_does_not_accept_a_card_after_it_expired(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         psp.clock.advance(session.page.ends_at - psp.clock.now())
 
         session.type_card()
@@ -250,14 +256,18 @@ class TestPage:
         assert psp.tokens(MAIN) == frozenset()
 
     @pytest.mark.parametrize("name", ["Zoë Null", ""])
-    def test_a_page_gets_the_known_details_of_the_guest(self, session: Session, name: str) -> None:
+    def test_a_page_receives_the_known_details_of_the_guest(
+        self, session: Session, name: str
+    ) -> None:
         named = session.another(guest_name=name)
         expected = GuestDetails(name=name or None, email=named.request.guest_email, language="en")
 
         assert session.psp.guest_details(named.page) in (None, expected)
 
     # Shows S28.
-    def test_a_page_gets_no_email_address_if_the_request_has_none(self, session: Session) -> None:
+    def test_a_page_receives_no_email_address_if_the_request_has_no_email_address(
+        self, session: Session
+    ) -> None:
         unnamed = session.another(guest_name="", guest_email=None)
 
         details = session.psp.guest_details(unnamed.page)
@@ -288,7 +298,7 @@ class TestPage:
 
     @pytest.mark.parametrize("avs", [True, False])
     @pytest.mark.parametrize("name", [field.name for field in fields(BillingInfo)])
-    def test_each_field_of_the_billing_address_can_be_sent_alone(
+    def test_each_field_of_the_billing_address_can_be_sent_to_the_page_alone(
         self, psp: PspUnderTest, session: Session, name: str, avs: bool
     ) -> None:
         billing_info = BillingInfo(**{name: getattr(BILLING, name)})
@@ -298,7 +308,7 @@ class TestPage:
         if name in psp.facts.address_fields:
             assert sent[name] == getattr(billing_info, name)
 
-    def test_a_billing_address_may_be_in_any_country(
+    def test_a_page_accepts_a_billing_address_in_any_country(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         for country in sorted(COUNTRY_CODES) if psp.facts.address_fields else ():
@@ -323,7 +333,9 @@ def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
 
 
 class TestGuestReference:
-    def test_a_known_guest_keeps_the_guest_reference(self, session: Session) -> None:
+    def test_a_guest_known_to_the_psp_keeps_the_same_guest_reference(
+        self, session: Session
+    ) -> None:
         reference = session.page.guest_reference
 
         assert session.another(guest_reference=reference).page.guest_reference == reference
@@ -350,14 +362,14 @@ class TestGuestReference:
             {"guest_name": "", "guest_email": None},
         ],
     )
-    def test_another_guest_or_center_or_missing_name_gets_another_guest_reference(
+    def test_another_guest_or_center_or_a_request_without_a_name_gets_another_guest_reference(
         self, session: Session, changes: Mapping[str, Any]
     ) -> None:
         assert session.another(**changes).page.guest_reference != session.page.guest_reference
 
     @needs(Ability.NAMES_GUESTS)
     @pytest.mark.parametrize("is_known", [True, False])
-    def test_a_guest_has_another_guest_reference_at_another_merchant_account(
+    def test_a_guest_has_a_different_guest_reference_at_each_merchant_account(
         self, session: Session, is_known: bool
     ) -> None:
         reference = session.page.guest_reference if is_known else None
@@ -368,7 +380,7 @@ class TestGuestReference:
 
 
 class TestOutcome:
-    def test_a_page_without_a_typed_card_is_pending(self, session: Session) -> None:
+    def test_the_outcome_of_a_page_is_pending_until_a_card_is_typed(self, session: Session) -> None:
         assert session.outcome() == Pending()
 
     @pytest.mark.parametrize("suffix", UNKNOWN)
@@ -410,7 +422,7 @@ class TestEvidence:
     """Tests of the evidence of a PSP that cannot be asked for the outcome."""
 
     @for_each("card", reported)
-    def test_a_webhook_replayed_by_a_browser_has_no_effect(
+    def test_the_content_of_a_webhook_has_no_effect_if_a_browser_sends_it(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(card)
@@ -436,7 +448,9 @@ class TestEvidence:
         assert told == Pending()
 
     @for_each("card", reported)
-    def test_the_order_of_evidence_does_not_matter(self, session: Session, card: GuestCard) -> None:
+    def test_the_outcome_does_not_depend_on_the_order_of_the_evidence(
+        self, session: Session, card: GuestCard
+    ) -> None:
         session.type_card(GuestCard.REFUSED)
         outcome = session.after_a_refused_card().collect(card)
         if Ability.SECOND_CARD in session.psp.facts.abilities:
@@ -446,7 +460,7 @@ class TestEvidence:
 
     @needs(Ability.SECOND_CARD, Ability.CLOSES_PAGES)
     @for_each("card", reported)
-    def test_a_page_that_is_over_stays_over_when_an_earlier_webhook_comes_late(
+    def test_a_closed_page_stays_closed_if_an_earlier_webhook_arrives_late(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(GuestCard.REFUSED)
@@ -460,7 +474,7 @@ class TestEvidence:
 
     @needs(Ability.JSON)
     @for_each("card", reported)
-    def test_a_damaged_webhook_raises_nothing_but_what_the_port_names(
+    def test_a_damaged_webhook_raises_only_exceptions_of_the_port(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(card)
@@ -471,7 +485,7 @@ class TestEvidence:
     # Where a refused card ends the page, an unknown code may mean a refusal.
     @needs(Ability.JSON, Ability.SECOND_CARD)
     @for_each("card", reported)
-    def test_an_unknown_text_in_a_webhook_closes_no_page(
+    def test_an_unknown_value_in_a_webhook_does_not_close_a_page(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(GuestCard.CHALLENGED)
@@ -484,7 +498,7 @@ class TestEvidence:
 
     @needs(Ability.JSON)
     @for_each("field", lambda facts: facts.nullable if reported(facts) else ())
-    def test_a_webhook_with_a_null_field_leads_to_a_card_or_a_token_to_discard(
+    def test_a_webhook_with_a_null_field_still_reports_a_card_or_a_token_to_discard(
         self, session: Session, field: str
     ) -> None:
         session.type_card()
@@ -519,7 +533,9 @@ def told_by(session: Session, body: bytes) -> Outcome | None:
 @needs(Ability.STAND_IN)
 class TestCard:
     @pytest.mark.parametrize("typed", [GuestCard.GOOD, GuestCard.ANOTHER_GOOD])
-    def test_a_collected_card_has_every_field(self, session: Session, typed: GuestCard) -> None:
+    def test_every_field_of_a_collected_card_is_reported(
+        self, session: Session, typed: GuestCard
+    ) -> None:
         outcome = session.collect(typed, expiry=(9, 2031))
 
         printed, card = session.psp.facts.cards[typed], outcome.card
@@ -541,7 +557,7 @@ class TestCard:
         assert outcome.authenticated in (False, None)
         assert printed.number not in repr(outcome)
 
-    def test_the_outcome_of_a_page_stays_the_same(
+    def test_the_outcome_of_a_page_does_not_change_after_its_card_was_stored(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         psp.clock.advance(5 * MINUTE)
@@ -581,7 +597,7 @@ class TestCard:
 
         assert checked.collect(typed).avs is result
 
-    def test_a_good_card_can_follow_a_refused_card(
+    def test_a_guest_can_type_another_card_after_a_refused_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         session.type_card(GuestCard.REFUSED)
@@ -591,7 +607,9 @@ class TestCard:
         card = session.after_a_refused_card().collect().card
         assert card.last_four == psp.facts.cards[GuestCard.GOOD].number[-4:]
 
-    def test_a_card_is_pending_during_the_challenge(self, session: Session) -> None:
+    def test_the_outcome_of_a_page_is_pending_while_a_3ds_challenge_is_open(
+        self, session: Session
+    ) -> None:
         session.type_card(GuestCard.CHALLENGED)
         assert session.outcome() == Pending()
         assert session.psp.tokens(MAIN) == frozenset()
@@ -604,7 +622,9 @@ class TestCard:
         # None if the PSP does not tell.
         assert outcome.authenticated in (True, None)
 
-    def test_another_card_can_follow_a_failed_challenge(self, session: Session) -> None:
+    def test_a_guest_can_type_another_card_after_a_failed_3ds_challenge(
+        self, session: Session
+    ) -> None:
         session.type_card(GuestCard.CHALLENGED)
         session.psp.answer_challenge(session.page, confirmed=False)
         assert session.outcome() == session.after_refusal(GuestCard.CHALLENGED)
@@ -613,7 +633,9 @@ class TestCard:
         session.after_a_refused_card().collect()
 
     @needs(Ability.SECOND_CARD, Ability.CLOSES_PAGES)
-    def test_a_refused_card_does_not_hide_a_later_card(self, session: Session) -> None:
+    def test_a_page_stays_pending_if_a_3ds_challenge_follows_a_refused_card(
+        self, session: Session
+    ) -> None:
         session.type_card(GuestCard.REFUSED)
         session.type_card(GuestCard.CHALLENGED)
         assert isinstance(session.outcome(), Pending)
@@ -623,7 +645,9 @@ class TestCard:
         assert isinstance(session.outcome(), PageClosed)
 
     # Shows I5.
-    def test_a_card_belongs_to_the_page_that_it_was_typed_on(self, session: Session) -> None:
+    def test_a_card_typed_on_another_page_of_the_guest_is_not_reported(
+        self, session: Session
+    ) -> None:
         session.another(guest_reference=session.page.guest_reference).collect()
 
         assert session.outcome() == Pending()
@@ -662,7 +686,7 @@ class TestCard:
         assert re.sub(r"\W|_", "", first.fingerprint) not in shown
 
     @pytest.mark.parametrize("expiry", [(1, 2027), (10, 2030), (12, 2099)])
-    def test_a_card_may_expire_in_any_month(
+    def test_the_expiry_month_of_a_card_is_reported_for_any_month(
         self, session: Session, expiry: tuple[int, int]
     ) -> None:
         card = session.collect(expiry=expiry).card
@@ -670,14 +694,16 @@ class TestCard:
         assert (card.expiry_month, card.expiry_year) == expiry
 
     @for_each("card", lambda facts: facts.cards.keys() & {GuestCard.UNCHECKED_ADDRESS})
-    def test_an_address_that_the_bank_cannot_check_counts_as_unchecked(
+    def test_a_billing_address_that_the_bank_cannot_check_counts_as_not_checked(
         self, session: Session, card: GuestCard
     ) -> None:
         checked = session.another(avs=True, billing_info=ADDRESS)
 
         assert checked.collect(card).avs is AvsResult.NOT_CHECKED
 
-    def test_a_page_that_the_guest_has_left_still_takes_a_card(self, session: Session) -> None:
+    def test_a_page_that_the_guest_left_accepts_a_card_unless_the_psp_closed_it(
+        self, session: Session
+    ) -> None:
         session.psp.leave(session.page)
         left = session.outcome()
         session.type_card()
@@ -690,7 +716,7 @@ class TestCard:
             assert session.outcome() == left
             assert session.psp.tokens(MAIN) == frozenset()
 
-    def test_one_adapter_serves_all_threads(self, psp: PspUnderTest, session: Session) -> None:
+    def test_several_threads_can_use_one_adapter(self, psp: PspUnderTest, session: Session) -> None:
         sessions = [session.another() for _ in range(6)]
         for each in sessions[::2]:
             each.type_card()
@@ -715,7 +741,7 @@ class TestRefusedCards:
         session.psp.answer_challenge(session.page, confirmed=True)
         assert session.outcome().refused_cards == 2
 
-    def test_refused_cards_are_counted_when_the_page_is_closed(self, session: Session) -> None:
+    def test_the_outcome_of_a_closed_page_counts_its_refused_cards(self, session: Session) -> None:
         session.type_card(GuestCard.REFUSED)
         session.close()
 
@@ -724,7 +750,9 @@ class TestRefusedCards:
 
 @needs(Ability.CLOSES_PAGES)
 class TestClose:
-    def test_a_page_may_be_closed_twice(self, session: Session) -> None:
+    def test_closing_a_page_twice_has_the_same_effect_as_closing_it_once(
+        self, session: Session
+    ) -> None:
         session.close()
         session.close()
 
@@ -732,7 +760,7 @@ class TestClose:
         assert session.outcome() == PageClosed()
 
     @pytest.mark.parametrize("suffix", [*UNKNOWN, *(f"/{each}?" for each in CLOSES)])
-    def test_closing_an_unknown_page_closes_no_other_page(
+    def test_closing_a_page_unknown_to_the_psp_closes_no_other_page(
         self, session: Session, suffix: str
     ) -> None:
         unknown = replace(session.page, reference=session.page.reference + suffix)
@@ -750,7 +778,9 @@ class TestClose:
 
         assert there.outcome() == PageClosed()
 
-    def test_closing_a_page_leaves_the_next_attempt_open(self, session: Session) -> None:
+    def test_closing_a_page_does_not_close_the_page_of_the_next_attempt(
+        self, session: Session
+    ) -> None:
         following = session.next_attempt()
 
         session.close()
@@ -760,7 +790,9 @@ class TestClose:
 
 @needs(Ability.STAND_IN, Ability.CLOSES_PAGES)
 class TestClosedPage:
-    def test_a_closed_page_takes_no_card(self, psp: PspUnderTest, session: Session) -> None:
+    def test_a_closed_page_does_not_accept_a_card(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         session.close()
 
         session.type_card()
@@ -768,7 +800,7 @@ class TestClosedPage:
         assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
-    def test_a_challenge_cannot_be_passed_on_a_closed_page(
+    def test_a_3ds_challenge_cannot_be_passed_on_a_closed_page(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         session.type_card(GuestCard.CHALLENGED)
@@ -779,7 +811,7 @@ class TestClosedPage:
         assert session.outcome() == PageClosed()
         assert psp.tokens(MAIN) == frozenset()
 
-    def test_a_closed_page_keeps_its_collected_card(
+    def test_closing_a_page_does_not_delete_its_collected_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         outcome = session.collect()
@@ -836,13 +868,17 @@ class TestForgottenGuest:
         assert psp.tokens(MAIN) == {card.token}
 
     @needs(Ability.TELLS_OUTCOME)
-    def test_a_card_of_a_forgotten_guest_does_not_return(self, session: Session) -> None:
+    def test_the_page_of_a_forgotten_guest_does_not_restore_the_card(
+        self, session: Session
+    ) -> None:
         session.type_card()
         session.forget_guest()
 
         assert session.outcome() in (Pending(), PageClosed())
 
-    def test_a_card_of_a_forgotten_guest_may_be_discarded(self, session: Session) -> None:
+    def test_discarding_a_card_of_a_forgotten_guest_succeeds_or_raises_not_found(
+        self, session: Session
+    ) -> None:
         card = session.collect().card
         session.forget_guest()
 
@@ -876,7 +912,7 @@ class TestDiscardedToken:
 
     # Shows F11.
     @needs(Ability.TELLS_OUTCOME)
-    def test_the_page_of_a_discarded_token_does_not_restore_it(
+    def test_the_page_of_a_discarded_token_does_not_restore_the_token(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         session.discard(session.collect().card)
@@ -900,7 +936,7 @@ class TestDiscardedToken:
 
 @needs(Ability.STAND_IN, Ability.READS_CARDS)
 class TestReadCard:
-    def test_reading_a_stored_card_returns_its_collected_details(
+    def test_reading_a_stored_card_returns_the_details_that_its_page_reported(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card = session.collect().card
@@ -913,7 +949,7 @@ class TestReadCard:
         assert abs(psp.clock.now() - reading.read_at) <= SECOND
 
     @needs(Ability.REMOTE)
-    def test_the_time_of_a_reading_is_not_later_than_the_response(
+    def test_the_read_at_time_of_a_card_is_not_later_than_the_request_for_the_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card, asked_at = session.collect().card, psp.clock.now()
@@ -928,7 +964,7 @@ class TestReadCard:
         # A webhook that arrived in the meantime may report a later change.
         assert session.read(card).read_at <= asked_at
 
-    def test_reading_a_card_returns_the_changes_of_its_bank(
+    def test_reading_a_card_returns_the_number_or_expiry_date_that_the_bank_changed(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         untouched = session.another(guest_id=OTHER_GUEST_ID).collect().card
@@ -953,7 +989,7 @@ class TestReadCard:
         assert read_again(session, kept, like=kept) == kept
 
     @needs(Ability.FORGETS_GUESTS)
-    def test_reading_a_card_of_a_deleted_guest_reports_it_as_deleted(
+    def test_reading_a_card_of_a_deleted_guest_reports_the_card_as_deleted(
         self, session: Session
     ) -> None:
         card = session.collect().card
@@ -961,7 +997,7 @@ class TestReadCard:
 
         assert session.read(card).card is None
 
-    def test_reading_a_card_unknown_to_the_psp_does_not_report_it_as_deleted(
+    def test_reading_a_card_unknown_to_the_psp_does_not_report_the_card_as_deleted(
         self, session: Session
     ) -> None:
         card = session.collect().card
@@ -991,7 +1027,7 @@ class TestListCards:
         stored = [CardAtPsp(each.guest_reference, each.token) for each in (card, again, other)]
         assert sorted(session.listed()) == sorted(stored)
 
-    def test_the_parts_of_a_card_list_contain_every_card(
+    def test_the_pages_of_a_long_card_list_contain_every_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         # One more than PSPs usually list at once.
@@ -1018,7 +1054,7 @@ class TestListCards:
 
         assert session.listed() == []
 
-    def test_listing_cards_changes_nothing(self, session: Session) -> None:
+    def test_listing_cards_changes_nothing_at_the_psp(self, session: Session) -> None:
         session.listed()
 
         assert session.outcome() == Pending()
@@ -1053,7 +1089,7 @@ def assert_rejected(adapter: PaymentProvider, deliveries: Iterable[WebhookDelive
 
 class TestWebhook:
     @for_each("kind", lambda facts: facts.telling_events)
-    def test_a_webhook_about_a_session_names_the_session_without_its_guest(
+    def test_the_notice_of_a_webhook_names_the_session_without_details_of_the_guest(
         self, psp: PspUnderTest, session: Session, kind: str
     ) -> None:
         body = session.event(kind)
@@ -1105,7 +1141,7 @@ class TestWebhook:
         assert notice.merchant_account == MAIN
 
     @for_each("kind", lambda facts: facts.silent_events)
-    def test_a_webhook_about_another_subject_names_no_session(
+    def test_a_webhook_about_another_subject_returns_no_notices(
         self, session: Session, kind: str
     ) -> None:
         assert list(session.adapter.read_webhook(signed(session.psp, session.event(kind)))) == []
@@ -1146,7 +1182,7 @@ class TestSignature:
     def delivery(self, psp: PspUnderTest, session: Session) -> WebhookDelivery:
         return signed(psp, session.event())
 
-    def test_a_signature_by_another_secret_is_rejected(
+    def test_a_webhook_signed_with_another_secret_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         forged = [signed(psp, delivery.body, secret=secret) for secret in ("a guess", OTHER_SECRET)]
@@ -1155,7 +1191,7 @@ class TestSignature:
         assert_rejected(adapter, forged)
 
     # Shows S13.
-    def test_a_signature_over_another_body_is_rejected(
+    def test_a_webhook_whose_body_was_changed_after_signing_is_rejected(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         body = delivery.body
@@ -1163,7 +1199,7 @@ class TestSignature:
 
         assert_rejected(adapter, (replace(delivery, body=body) for body in altered))
 
-    def test_a_missing_or_malformed_signature_is_rejected(
+    def test_a_webhook_with_a_missing_or_malformed_signature_is_rejected(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         malformed: list[Mapping[str, str]] = [{}]
@@ -1173,7 +1209,7 @@ class TestSignature:
         assert_rejected(adapter, (replace(delivery, headers=headers) for headers in malformed))
 
     # Shows S13.
-    def test_damaging_a_signature_never_changes_what_is_read(
+    def test_damaging_a_signature_does_not_change_what_is_read_from_the_webhook(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         sound = adapter.read_webhook(delivery)
@@ -1188,7 +1224,7 @@ class TestSignature:
                         assert adapter.read_webhook(replace(delivery, headers=headers)) == sound
 
     # Shows S4.
-    def test_a_signature_is_compared_in_constant_time(
+    def test_the_signature_of_a_webhook_is_compared_in_constant_time(
         self,
         psp: PspUnderTest,
         adapter: PaymentProvider,
@@ -1219,11 +1255,13 @@ class TestSignature:
 
     # Shows S13.
     @pytest.mark.parametrize("secrets", [[""], [" "], [SECRET, ""], ["\n", SECRET]])
-    def test_an_adapter_refuses_a_blank_secret(self, psp: PspUnderTest, secrets: list[str]) -> None:
+    def test_an_adapter_refuses_a_blank_webhook_secret(
+        self, psp: PspUnderTest, secrets: list[str]
+    ) -> None:
         with pytest.raises(ValueError, match="secret"):
             psp.adapter(secrets)
 
-    def test_a_signed_body_that_is_not_an_event_is_rejected(
+    def test_a_signed_webhook_whose_body_is_not_an_event_is_rejected(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         assert_rejected(adapter, (signed(psp, body) for body in BROKEN_JSON))
@@ -1232,7 +1270,7 @@ class TestSignature:
             assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
     # Shows F34.
-    def test_both_secrets_are_accepted_while_a_secret_is_rolled(
+    def test_the_old_or_the_new_webhook_secret_is_accepted_during_a_rotation(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         adapter = psp.adapter(["a new secret", SECRET])
@@ -1241,7 +1279,7 @@ class TestSignature:
         assert adapter.read_webhook(delivery)
 
     # Shows F34.
-    def test_the_old_secret_is_rejected_after_the_roll(
+    def test_the_old_webhook_secret_is_rejected_after_the_rotation(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         assert_rejected(psp.adapter(["a new secret"]), [delivery])
@@ -1273,14 +1311,16 @@ class TestSignature:
 @needs(Ability.SIGNED_WEBHOOKS, Ability.SIGNED_TIMES)
 class TestSignedTime:
     @pytest.mark.parametrize("seconds", [-300, 300])
-    def test_a_signed_time_may_be_300_seconds_off(self, session: Session, seconds: int) -> None:
+    def test_a_webhook_signed_up_to_300_seconds_ago_or_ahead_is_accepted(
+        self, session: Session, seconds: int
+    ) -> None:
         delivery = session.psp.sign(session.event(), at=session.psp.clock.now() + seconds * SECOND)
 
         assert session.adapter.read_webhook(delivery)
 
     # Shows S13.
     @pytest.mark.parametrize("seconds", [-(10**9), -301, 301, 10**9])
-    def test_a_signed_time_too_far_in_the_past_or_future_is_rejected(
+    def test_a_webhook_signed_more_than_300_seconds_ago_or_ahead_is_rejected(
         self, session: Session, seconds: int
     ) -> None:
         delivery = session.psp.sign(session.event(), at=session.psp.clock.now() + seconds * SECOND)
@@ -1288,7 +1328,7 @@ class TestSignedTime:
         assert_rejected(session.adapter, [delivery])
 
     @pytest.mark.parametrize("odd", ["²", "٣", "9" * 5_000, "-1", "nan", "1e9"])
-    def test_a_signed_time_that_is_not_a_number_is_rejected(
+    def test_a_webhook_whose_signed_time_is_not_a_number_is_rejected(
         self, session: Session, odd: str
     ) -> None:
         delivery = signed(session.psp, session.event())
@@ -1298,7 +1338,7 @@ class TestSignedTime:
             assert_rejected(session.adapter, [replace(delivery, headers=headers)])
 
     @pytest.mark.parametrize("text", [r"\g<0>,\g<1>{now}", r"\g<1>{now},\g<0>"])
-    def test_an_old_signed_time_beside_a_recent_time_is_rejected(
+    def test_an_old_webhook_is_rejected_even_if_a_recent_time_was_added_to_its_header(
         self, session: Session, text: str
     ) -> None:
         now = session.psp.clock.now()
@@ -1359,7 +1399,7 @@ def repeated(act: Callable[[], object]) -> object:
 class TestTrouble:
     # Shows F19, F20, F22, F23, S7.
     @for_each("method call trouble calls", each_outage)
-    def test_a_method_takes_effect_once_after_temporary_trouble(
+    def test_repeating_a_method_after_a_temporary_outage_takes_effect_once(
         self, session: Session, method: Method, call: int, trouble: Trouble, calls: int | None
     ) -> None:
         psp, act = session.psp, session.prepare(method)
@@ -1382,7 +1422,7 @@ class TestTrouble:
 
     # Shows F47.
     @for_each("method call", each_call)
-    def test_a_single_404_is_not_believed(
+    def test_a_single_404_response_does_not_count_as_not_found(
         self, psp: PspUnderTest, session: Session, method: Method, call: int
     ) -> None:
         act, told = session.prepare(method), None
@@ -1405,7 +1445,7 @@ class TestTrouble:
             assert len(psp.guests(MAIN)) == 2
 
     @for_each("method call", each_call)
-    def test_a_refused_call_has_no_effect(
+    def test_a_method_whose_call_the_psp_refused_has_no_effect(
         self, psp: PspUnderTest, session: Session, method: Method, call: int
     ) -> None:
         act = session.prepare(method)
@@ -1456,7 +1496,7 @@ class TestLists:
         return request
 
     @for_each("part", lambda facts: (0, 0.3, 0.6, 0.9, 0.99) if facts.list_lag else ())
-    def test_no_second_page_is_created_before_a_list_shows_the_first(
+    def test_a_repeated_start_creates_no_second_page_before_a_list_shows_the_first_page(
         self, psp: PspUnderTest, adapter: PaymentProvider, request_: HostedPageRequest, part: float
     ) -> None:
         # Within a second after `begun_at`, an adapter may create the page without reading the list.
@@ -1480,7 +1520,7 @@ class TestLists:
             else ()
         ),
     )
-    def test_a_call_handled_late_by_the_psp_creates_no_second_page(
+    def test_a_call_that_the_psp_handles_late_does_not_lead_to_a_second_page(
         self, psp: PspUnderTest, adapter: PaymentProvider, seconds: float
     ) -> None:
         request = a_request(psp)
@@ -1509,7 +1549,7 @@ class TestLists:
             if facts.list_lag
         ),
     )
-    def test_a_failed_list_is_not_taken_for_an_empty_list(
+    def test_a_list_that_cannot_be_read_does_not_count_as_an_empty_list(
         self,
         psp: PspUnderTest,
         adapter: PaymentProvider,
@@ -1540,7 +1580,7 @@ class TestPspInTrouble:
     @pytest.mark.parametrize(
         "trouble", [Trouble.RESPONSE_LOST, Trouble.OUT_OF_ORDER, Trouble.TOO_MANY]
     )
-    def test_a_psp_in_trouble_is_called_only_a_few_times(
+    def test_an_adapter_repeats_a_failing_call_only_a_few_times(
         self, psp: PspUnderTest, session: Session, trouble: Trouble, method: Method
     ) -> None:
         act, before = session.prepare(method), psp.count_calls()
@@ -1564,7 +1604,7 @@ class TestPspInTrouble:
             )
 
     @for_each("method", methods_of)
-    def test_an_adapter_works_again_after_trouble(
+    def test_an_adapter_works_again_after_an_outage_of_the_psp(
         self, psp: PspUnderTest, session: Session, monkeypatch: pytest.MonkeyPatch, method: Method
     ) -> None:
         act = session.prepare(method)
@@ -1608,7 +1648,7 @@ class TestResponseAboutAnotherObject:
 
     @needs(Ability.TELLS_OUTCOME)
     @pytest.mark.parametrize("has_card", [False, True])
-    def test_a_response_about_another_page_gives_no_outcome(
+    def test_a_response_about_another_page_is_not_taken_for_the_outcome(
         self, psp: PspUnderTest, session: Session, other: Session, has_card: bool
     ) -> None:
         if has_card:
@@ -1627,7 +1667,7 @@ class TestResponseAboutAnotherObject:
     @needs(Ability.NAMES_SESSIONS)
     @for_each("call", lambda facts: range(1, facts.calls[Method.START] + 1))
     @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
-    def test_a_response_about_another_session_or_guest_gives_no_page(
+    def test_a_response_about_another_session_or_guest_is_not_taken_for_the_new_page(
         self, psp: PspUnderTest, session: Session, other: Session, call: int, guest_id: GuestId
     ) -> None:
         bodies = bodies_of(psp, lambda: session.another(guest_id=guest_id))
@@ -1639,7 +1679,7 @@ class TestResponseAboutAnotherObject:
         assert page is None or call < psp.facts.calls[Method.START]
 
     @for_each("call", lambda facts: {facts.calls[Method.START]} - {1})
-    def test_a_response_that_names_another_guest_gives_no_page_for_that_guest(
+    def test_a_response_that_names_another_guest_does_not_create_a_page_for_that_guest(
         self, psp: PspUnderTest, session: Session, other: Session, call: int
     ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
@@ -1652,7 +1692,7 @@ class TestResponseAboutAnotherObject:
 
     @needs(Ability.READS_CARDS)
     @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
-    def test_a_response_about_another_card_gives_no_reading(
+    def test_a_response_about_another_card_is_refused_when_a_card_is_read(
         self, session: Session, guest_id: GuestId
     ) -> None:
         guest = session.page.guest_reference if guest_id == GUEST_ID else None
@@ -1664,7 +1704,7 @@ class TestResponseAboutAnotherObject:
         with pytest.raises(ProviderUnavailable):
             session.read(card)
 
-    def test_a_response_that_names_another_guest_gives_no_outcome(
+    def test_a_response_that_names_another_guest_is_not_taken_for_the_outcome(
         self, session: Session, other: Session
     ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
@@ -1722,7 +1762,7 @@ class TestNullField:
     @for_each(
         "field", lambda facts: facts.nullable if facts.calls[Method.OUTCOME_WITH_CARD] else ()
     )
-    def test_a_null_field_leads_to_a_card_or_a_token_to_discard(
+    def test_a_response_with_a_null_field_still_reports_a_card_or_a_token_to_discard(
         self, session: Session, field: str
     ) -> None:
         card = session.collect().card
@@ -1765,7 +1805,7 @@ class TestDeadline:
     """Tests that every method ends within 5 seconds, whatever the PSP sends."""
 
     # Shows F21.
-    def test_each_method_ends_in_time_if_the_psp_is_slow_or_silent(
+    def test_each_method_ends_within_5_seconds_if_the_psp_is_slow_or_silent(
         self, psp: PspUnderTest, tmp_path: Path
     ) -> None:
         cases = list(product([*methods_of(psp.facts), None], (True, False)))
@@ -1808,7 +1848,9 @@ class TestDeadline:
 class TestMerchantAccountWithoutKeys:
     """Tests that the work of an account without keys waits, because keys may be set later."""
 
-    def test_a_call_without_keys_does_not_count_as_a_refusal(self, session: Session) -> None:
+    def test_a_missing_key_of_a_merchant_account_does_not_count_as_a_refusal(
+        self, session: Session
+    ) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
         page, adapter = session.page, session.adapter
 
@@ -1823,7 +1865,9 @@ class TestMerchantAccountWithoutKeys:
                 act()
 
     @needs(Ability.CLOSES_PAGES)
-    def test_a_page_without_keys_does_not_count_as_closed(self, session: Session) -> None:
+    def test_a_page_does_not_count_as_closed_if_the_keys_of_its_merchant_account_are_missing(
+        self, session: Session
+    ) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
 
         with pytest.raises(ProviderUnavailable):
@@ -1831,7 +1875,7 @@ class TestMerchantAccountWithoutKeys:
 
     # An address without a name means the account `default`, which has no keys here either.
     @pytest.mark.parametrize("account", [NOBODYS, None])
-    def test_a_webhook_to_an_account_without_keys_is_rejected(
+    def test_a_webhook_to_a_merchant_account_without_keys_is_rejected(
         self, psp: PspUnderTest, session: Session, account: MerchantAccount | None
     ) -> None:
         for secret in (SECRET, OTHER_SECRET):
@@ -1845,7 +1889,7 @@ class TestMerchantAccountWithoutKeys:
 class TestIdentity:
     """Tests of the identity, which is optional because not every PSP identifies the merchant."""
 
-    def test_an_identity_stands_for_one_merchant(
+    def test_an_identity_always_stands_for_the_same_merchant(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         main, other = (adapter.identity(account) for account in (MAIN, OTHER))
@@ -1861,11 +1905,13 @@ class TestIdentity:
                 )
             assert not any(secret in identity for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
-    def test_an_account_without_keys_has_no_identity(self, adapter: PaymentProvider) -> None:
+    def test_a_merchant_account_without_keys_has_no_merchant_identity(
+        self, adapter: PaymentProvider
+    ) -> None:
         with suppress(ProviderUnavailable):
             assert adapter.identity(NOBODYS) is None
 
-    def test_an_outage_does_not_change_the_identity(
+    def test_an_outage_of_the_psp_does_not_change_the_identity_of_a_merchant(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         sound = adapter.identity(MAIN)
@@ -1887,7 +1933,7 @@ def checked(psp: PspUnderTest, adapter: PaymentProvider) -> Sequence[Finding]:
 class TestCheck:
     """Tests of the plugin's check, which is optional."""
 
-    def test_the_findings_of_a_check_are_single_lines_without_a_secret(
+    def test_each_finding_of_a_psp_check_is_one_line_without_a_secret(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         for trouble in (None, *Trouble):
@@ -1902,7 +1948,7 @@ class TestCheck:
                 assert f"{about}{text}".isprintable()
                 assert not any(secret in text for secret in (*psp.keys, SECRET, OTHER_SECRET))
 
-    def test_a_check_changes_nothing_at_the_psp(
+    def test_a_psp_check_changes_nothing_at_the_psp(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         checked(psp, adapter)
@@ -1911,7 +1957,7 @@ class TestCheck:
         assert not psp.guests(MAIN)
 
     @pytest.mark.parametrize("is_silent", [True, False])
-    def test_a_check_reports_a_silent_or_slow_psp_within_5_seconds(
+    def test_a_psp_check_reports_a_silent_or_slow_psp_within_5_seconds(
         self, psp: PspUnderTest, adapter: PaymentProvider, is_silent: bool
     ) -> None:
         if is_silent:
@@ -1929,10 +1975,10 @@ class TestPlugin:
     def test_the_name_of_a_plugin_is_a_word_in_lower_case(self, psp: PspUnderTest) -> None:
         assert re.fullmatch("[a-z][a-z0-9_]*", psp.plugin.name)
 
-    def test_the_page_of_a_plugin_has_room_for_a_consent(self, psp: PspUnderTest) -> None:
+    def test_the_page_of_a_psp_has_enough_room_for_a_consent_text(self, psp: PspUnderTest) -> None:
         assert psp.plugin.capabilities.shows(CONSENT)
 
-    def test_the_stated_facts_match_the_page_capabilities_of_the_plugin(
+    def test_the_capabilities_of_a_plugin_match_the_facts_that_its_tests_state(
         self, psp: PspUnderTest
     ) -> None:
         abilities, capabilities = psp.facts.abilities, psp.plugin.capabilities
@@ -1940,15 +1986,21 @@ class TestPlugin:
         # A stand-in may always close pages, even if the PSP can close them only at times.
         assert Ability.CLOSES_PAGES in abilities or not capabilities.closes_pages
 
-    def test_a_plugin_states_whether_the_psp_forgets_guests(self, psp: PspUnderTest) -> None:
+    def test_a_plugin_states_correctly_whether_the_psp_deletes_guests(
+        self, psp: PspUnderTest
+    ) -> None:
         is_tested = Ability.FORGETS_GUESTS in psp.facts.abilities
         assert psp.plugin.capabilities.forgets_guests == is_tested
 
-    def test_a_plugin_states_whether_the_psp_reads_cards(self, psp: PspUnderTest) -> None:
+    def test_a_plugin_states_correctly_whether_the_psp_reports_stored_cards(
+        self, psp: PspUnderTest
+    ) -> None:
         is_tested = Ability.READS_CARDS in psp.facts.abilities
         assert psp.plugin.capabilities.reads_cards == is_tested
 
-    def test_a_plugin_states_whether_the_psp_lists_cards(self, psp: PspUnderTest) -> None:
+    def test_a_plugin_states_correctly_whether_the_psp_lists_stored_cards(
+        self, psp: PspUnderTest
+    ) -> None:
         is_tested = Ability.LISTS_CARDS in psp.facts.abilities
         assert psp.plugin.capabilities.lists_cards == is_tested
 
@@ -1966,14 +2018,14 @@ class TestSettings:
             DEFAULT_MERCHANT_ACCOUNT
         }
 
-    def test_settings_show_no_secret(self, psp: PspUnderTest) -> None:
+    def test_the_repr_of_the_settings_contains_no_secret(self, psp: PspUnderTest) -> None:
         settings = read(psp, settings_of(psp))
 
         for value in psp.settings.values():
             assert is_address(value) or value not in f"{settings!r} {settings}"
 
     @needs(Ability.SIGNED_WEBHOOKS)
-    def test_an_adapter_accepts_only_complete_webhook_secrets(
+    def test_a_webhook_signed_with_a_part_of_a_webhook_secret_is_rejected(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         def accepts(secret: str, given: Mapping[str, str]) -> bool:
@@ -1997,11 +2049,13 @@ class TestSettings:
             is_of_one = own is not None and bool(own.optional) and not any(accepted)
             assert all(accepted) or is_of_one, "operators must be able to set two secrets"
 
-    def test_two_accounts_with_the_same_keys_are_refused(self, psp: PspUnderTest) -> None:
+    def test_two_merchant_accounts_with_the_same_keys_are_refused(self, psp: PspUnderTest) -> None:
         with pytest.raises(PspSettingsError):
             read(psp, settings_of(psp) | settings_of(psp, MAIN))
 
-    def test_the_refusal_of_settings_names_a_missing_setting(self, psp: PspUnderTest) -> None:
+    def test_the_error_about_incomplete_settings_names_the_missing_setting(
+        self, psp: PspUnderTest
+    ) -> None:
         given = settings_of(psp)
 
         for missing in given if len(given) > 1 else ():
@@ -2009,7 +2063,9 @@ class TestSettings:
             with pytest.raises(PspSettingsError, match=missing):
                 read(psp, rest)
 
-    def test_the_value_of_an_invalid_setting_is_not_shown(self, psp: PspUnderTest) -> None:
+    def test_the_error_about_an_invalid_setting_does_not_show_its_value(
+        self, psp: PspUnderTest
+    ) -> None:
         for name, value in settings_of(psp).items():
             if is_address(value):
                 continue
@@ -2020,7 +2076,7 @@ class TestSettings:
                 shown = str(error)
             assert "hidden-in-here" not in shown
 
-    def test_the_refusal_of_an_address_without_https_names_its_setting(
+    def test_the_error_about_an_address_without_https_names_the_setting(
         self, psp: PspUnderTest
     ) -> None:
         given = settings_of(psp)
@@ -2030,7 +2086,7 @@ class TestSettings:
 
     @pytest.mark.parametrize("account", [DEFAULT_MERCHANT_ACCOUNT, OTHER])
     @for_each("what", lambda facts: facts.live_settings)
-    def test_a_key_for_real_cards_is_recognized(
+    def test_a_live_key_is_recognized(
         self, psp: PspUnderTest, what: str, account: MerchantAccount
     ) -> None:
         given = settings_of(psp, account)
@@ -2043,7 +2099,7 @@ class TestSettings:
         assert modes in ([False, True], [None, None])
 
     @for_each("what", lambda facts: facts.live_settings)
-    def test_a_mode_in_the_middle_of_a_key_is_not_taken_for_its_mode(
+    def test_the_word_live_or_test_in_the_middle_of_a_key_does_not_change_its_mode(
         self, psp: PspUnderTest, what: str
     ) -> None:
         test, live = psp.settings[what], psp.facts.live_settings[what]
@@ -2087,14 +2143,16 @@ class TestCalls:
     If it is wrong, the tests above may cause trouble at too few calls.
     """
 
-    def test_reading_a_webhook_makes_no_call(self, psp: PspUnderTest, session: Session) -> None:
+    def test_reading_a_webhook_makes_no_call_to_the_psp(
+        self, psp: PspUnderTest, session: Session
+    ) -> None:
         delivery = signed(psp, session.event())
         psp.have(Trouble.CALL_LOST)
 
         assert session.adapter.read_webhook(delivery)
 
     @for_each("method", methods_of)
-    def test_each_other_method_makes_the_stated_number_of_calls(
+    def test_each_method_makes_at_most_the_stated_number_of_calls_to_the_psp(
         self, psp: PspUnderTest, session: Session, method: Method
     ) -> None:
         act = session.prepare(method)
@@ -2102,14 +2160,16 @@ class TestCalls:
 
         act()
 
-    def test_a_lost_call_has_no_effect(self, psp: PspUnderTest, adapter: PaymentProvider) -> None:
+    def test_a_call_that_does_not_reach_the_psp_has_no_effect(
+        self, psp: PspUnderTest, adapter: PaymentProvider
+    ) -> None:
         psp.have(Trouble.CALL_LOST)
         with pytest.raises(ProviderUnavailable):
             adapter.start(a_request(psp))
 
         assert psp.count_pages() == 0
 
-    def test_a_call_with_a_lost_response_has_its_full_effect(
+    def test_a_call_whose_response_is_lost_has_its_full_effect(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
