@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -51,8 +50,7 @@ class AlreadyStored(Exception):
     """A record of which only one may exist is stored already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitOfWork:
+class UnitOfWork(Protocol):
     """The repositories. All of them show the same consistent state."""
 
     centers: Centers
@@ -86,14 +84,19 @@ class UnitOfWork:
     installations: Installations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteUnit(UnitOfWork):
+class WriteUnit(UnitOfWork, Protocol):
     """A unit of work that may change records. Its locks are held until it ends.
 
-    `commit` makes the changes durable. A unit that ends without a commit changes nothing.
+    A unit that ends without a commit changes nothing.
     """
 
-    commit: Callable[[], None]
+    def commit(self) -> None:
+        """Make the changes durable.
+
+        The unit is then over, even if this raises ServiceUnavailable. Raises RuntimeError in a
+        read-only unit.
+        """
+        ...
 
 
 Returned = TypeVar("Returned")

@@ -13,7 +13,7 @@ from typing_extensions import override
 from adapters.postgresql.connection import STATEMENT_SECONDS, Conflict, Connections, Error
 from adapters.sql.errors import DatabaseUnavailable
 from adapters.sql.transaction import OnWait
-from adapters.sql.unit_of_work import unit_of_work
+from adapters.sql.unit_of_work import SqlUnit
 from domain.errors import ServiceUnavailable
 from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
@@ -46,7 +46,7 @@ class PostgresqlStorage(Storage):
     @contextmanager
     def read(self) -> Iterator[UnitOfWork]:
         with _unavailable_on_conflict(), self._connections.transaction(writing=False) as opened:
-            yield unit_of_work(opened)
+            yield SqlUnit(opened)
 
     @override
     @contextmanager
@@ -98,7 +98,7 @@ class PostgresqlStorage(Storage):
     @contextmanager
     def _write_unit(self) -> Iterator[WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield unit_of_work(transaction)
+            yield SqlUnit(transaction)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -473,16 +473,23 @@ class Connections:
         return db
 
 
+def _time(value: datetime) -> str:
+    # Of fixed width, so that sorting as text sorts by time.
+    return value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+_TEXT_OF: Final[Mapping[type, Callable[[Any], str]]] = {  # each is called with its own type
+    datetime: _time,
+    list: lambda value: msgspec.json.encode(value).decode(),
+}
+
+
 def _bound(values: Values) -> dict[str, object]:
     """Convert values that have no type in SQLite to text: times in UTC, and lists as JSON."""
-    bound = dict(values)
-    for name, value in values.items():
-        if isinstance(value, datetime):
-            # Of fixed width, so that sorting as text sorts by time.
-            bound[name] = value.astimezone(UTC).isoformat(timespec="microseconds")
-        elif isinstance(value, list):
-            bound[name] = msgspec.json.encode(value).decode()
-    return bound
+    return {
+        name: _TEXT_OF[type(value)](value) if type(value) in _TEXT_OF else value
+        for name, value in values.items()
+    }
 
 
 def _begin_immediate(db: Database, *, within_seconds: float) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from typing_extensions import override
 
 from adapters.sql.transaction import OnWait
-from adapters.sql.unit_of_work import unit_of_work
+from adapters.sql.unit_of_work import SqlUnit
 from adapters.sqlite.connection import Connections, Error, FileUnusable
 from domain.errors import ServiceUnavailable
 from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
@@ -48,13 +48,13 @@ class SqliteStorage(Storage):
     @contextmanager
     def read(self) -> Iterator[UnitOfWork]:
         with self._connections.transaction(writing=False) as transaction:
-            yield unit_of_work(transaction)
+            yield SqlUnit(transaction)
 
     @override
     @contextmanager
     def write(self) -> Iterator[WriteUnit]:
         with self._connections.transaction(writing=True) as transaction:
-            yield unit_of_work(transaction)
+            yield SqlUnit(transaction)
 
     @override
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
