@@ -58,6 +58,7 @@ SETTINGS: Final = (
         for processes in (1, 2)
         for name in (OURS, FLASK)
     ),
+    Setting(database=POSTGRESQL, processes=4),
 )
 BURNER_SETTINGS: Final = tuple(
     Setting(server=name, connections=(16, 64)) for name in (ON_WAITRESS, OURS, FLASK)

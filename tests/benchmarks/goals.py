@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tests.benchmarks import guests, pipeline, products
 from tests.benchmarks.results import Results
@@ -82,12 +82,12 @@ def _loads(
 
 def _of_add_card(results: Results) -> Iterator[Goal]:
     ours, flask, floor = (_loads(results, "per_second", each) for each in (OURS, FLASK, FLOOR))
-    against = Goal(f"Throughput, 16 connections, against {FLASK}", ratios(ours, flask), 3.0)
-    yield replace(against, wanted=4.0, at_least=True)
+    what = f"Throughput, 16 connections, against {FLASK}"
+    yield Goal(what, ratios(ours, flask), 4, at_least=True)
     p99 = [_loads(results, "p99_ms", each) for each in (OURS, FLASK)]
     yield Goal(f"Its 99th percentile against {FLASK}", ratios(*p99), 0.1)
-    against = Goal(f"Throughput, 16 connections, against {FLOOR}", ratios(ours, floor), 0.75)
-    yield replace(against, wanted=0.9, at_least=True)
+    what = f"Throughput, 16 connections, against {FLOOR}"
+    yield Goal(what, ratios(ours, floor), 0.65, at_least=True)
     at_64 = ratios(_loads(results, "per_second", OURS, 64), ours)
     yield Goal("Throughput, 64 connections against 16", at_64, 1.0, at_least=True)
     failed = [sum(_loads(results, "failed", OURS, 64))]
@@ -103,11 +103,14 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     for count, each in ((16, at_16), (64, at_64)):
         what = f"Throughput, `cardonfile serve`, {count} connections, against Flask{where}"
         flask = _loads(results, "per_second", FLASK, count, section)
-        yield Goal(what, ratios(each, flask), 1.9, at_least=True)
+        yield Goal(what, ratios(each, flask), 3, at_least=True)
     what = f"Throughput, `cardonfile serve`, 64 connections against 16{where}"
     yield Goal(what, ratios(at_64, at_16), 0.85, at_least=True)
     p99 = _loads(results, "p99_ms", ON_WAITRESS, 64, section)
-    yield Goal(f"Its 99th percentile at 64 connections{where}", p99, 100, " ms", 0)
+    # If all connections were served in turn, each would wait this long.
+    turns_ms = [1000 * 64 / per_second for per_second in at_64]
+    what = f"Its 99th percentile at 64 connections, against 64 / throughput{where}"
+    yield Goal(what, ratios(p99, turns_ms), 1.2)
     longest = results.figures("pipelines", "longest_seconds", has_burner=has_burner)
     what = f"Longest wait of a new client beside {pipeline.CLIENTS} that pipeline{where}"
     yield Goal(what, longest, 1, " s")

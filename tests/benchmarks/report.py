@@ -10,14 +10,15 @@ from typing import Final
 
 import click
 
-from tests.benchmarks.add_card import CONNECTIONS
+from tests.benchmarks import worker
+from tests.benchmarks.add_card import CONNECTIONS, SETTINGS
 from tests.benchmarks.goals import Goal, goals
 from tests.benchmarks.guests import OURS as OUR_IMPORT
 from tests.benchmarks.guests import ROWS, SHELL
 from tests.benchmarks.products import OFFSET, PAGES
 from tests.benchmarks.products import OURS as OUR_PAGES
 from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, read
-from tests.benchmarks.servers import ALL, FLASK, OURS, POSTGRESQL, SQLITE
+from tests.benchmarks.servers import ALL, SQLITE
 from tests.programs import ROOT
 
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
@@ -26,6 +27,7 @@ BLOCK: Final = re.compile(r"(<!--(\w+)-->\n).*?(<!--end-->)", re.DOTALL)
 ENOUGH_ROUNDS: Final = 3
 
 Cells = Sequence[str]
+Where = dict[str, str | int]
 
 _LOAD: Final = ("A second", "99th percentile, ms", "CPU, s")
 
@@ -39,6 +41,10 @@ def write() -> Path:
         "machine": _machine(results.machine),
         "loads": _table(["Server", "Connections", *_LOAD], _loads(results)),
         "settings": _table(["Server", "Database", "Processes", *_LOAD], _settings(results)),
+        "workers": _table(
+            ["Database", "Workers", "Sessions settled a second", "Events sent a second"],
+            _workers(results),
+        ),
         "flows": _table(["Database", "Processes", "Cards a second"], _flows(results)),
         "pages": _table(["Page", "Milliseconds", OFFSET], _pages(results)),
         "imports": _table(["How", "Seconds", "Peak memory, MB"], _imports(results)),
@@ -121,11 +127,23 @@ def _loads(results: Results) -> Iterator[Cells]:
 
 
 def _settings(results: Results) -> Iterator[Cells]:
-    for database, processes in ((SQLITE, 2), (POSTGRESQL, 1), (POSTGRESQL, 2)):
-        for name in (OURS, FLASK):
-            where = {"server": name, "database": database, "processes": processes}
-            figures = _figures(results, "add_card", connections=16, **where)
-            yield [name, database, str(processes), *figures]
+    for setting in SETTINGS:
+        if setting.connections == CONNECTIONS:
+            continue
+        name, database, processes = setting.server, setting.database, setting.processes
+        where: Where = {"server": name, "database": database, "processes": processes}
+        figures = _figures(results, "add_card", connections=16, **where)
+        yield [name, database, str(processes), *figures]
+
+
+def _workers(results: Results) -> Iterator[Cells]:
+    for database, workers in worker.SETTINGS:
+        where: Where = {"database": database, "workers": workers}
+        per_second = [
+            _spread(results.figures(section, "per_second", **where), 0, "")
+            for section in ("settlements", "events")
+        ]
+        yield [database, str(workers), *per_second]
 
 
 def _flows(results: Results) -> Iterator[Cells]:

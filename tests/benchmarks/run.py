@@ -72,6 +72,7 @@ def bench(rounds: int, seconds: int) -> None:
                 },
                 "pipelines": pipeline.measure(folder, sample, rounds=rounds, say=_say),
                 "settlements": worker.measure(folder, server.url, rounds=rounds, say=_say),
+                "events": worker.measure_events(folder, server.url, rounds=rounds, say=_say),
                 "flows": add_card.measure_flow(folder, sample, server.url, **loaded, say=_say),
                 "metrics": add_card.measure_metrics(folder, sample, **loaded, say=_say),
                 "pages": products.measure(folder, rounds=rounds, say=_say),

@@ -22,8 +22,9 @@ from domain.cards.account import Account
 from domain.identifiers import GuestId, TokenId
 from tests.benchmarks.results import Row
 from tests.benchmarks.servers import POSTGRESQL, SQLITE
-from tests.builders import CENTER_ID, a_guest
+from tests.builders import CENTER_ID, a_guest, an_event_delivery
 from tests.databases import committed
+from tests.event_receiver import EventReceiver
 from tests.fake_stripe.server import running
 from tests.fake_stripe.stripe import TEST_KEY, TEST_SECRET
 from tests.installation import GOOD_CARD, REDIRECT_URI, Installation
@@ -34,7 +35,9 @@ from tests.waiting import wait_until
 SESSIONS: Final = 300
 CALL_SECONDS: Final = 0.3
 """How long each call to the PSP takes."""
-SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2))
+EVENTS: Final = 1600
+ENDPOINTS: Final = 8
+SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2), (POSTGRESQL, 4))
 """Databases, each with a number of workers."""
 
 CARDS_A_SECOND: Final = 10
@@ -92,6 +95,49 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
         began = time.perf_counter()
         _cards(installation, [session.token_id for session in sessions])
         return SESSIONS / (time.perf_counter() - began)
+
+
+def measure_events(
+    folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
+) -> Iterator[Row]:
+    """Measure how fast workers send events to eight endpoints, which accept each at once."""
+    for number in range(1, rounds + 1):
+        say(f"events, round {number} of {rounds}")
+        for database, workers in SETTINGS:
+            own = folder / f"events-{number}-{database}-{workers}"
+            own.mkdir()
+            yield {
+                "database": database,
+                "workers": workers,
+                "round": number,
+                "per_second": _events_per_second(own, database, workers, postgresql),
+            }
+
+
+def _events_per_second(folder: Path, database: str, workers: int, postgresql: str) -> float:
+    with ExitStack() as stack:
+        receiver = stack.enter_context(EventReceiver())
+        settings = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
+        if database == POSTGRESQL:
+            settings["CARDONFILE_DATABASE_URL"] = stack.enter_context(new_database(postgresql))
+        installation = _installation(folder, stack, **settings)
+        settings.setdefault("CARDONFILE_DATABASE_URL", f"sqlite:///{installation.database}")
+        endpoints = [
+            installation.has_endpoint(f"{receiver.url}/{number}") for number in range(ENDPOINTS)
+        ]
+        for number in range(workers):
+            program = _program(folder / f"worker-{number}", "work", **settings)
+            stack.enter_context(program).wait_for("working")
+        now = datetime.now(UTC)
+        with committed(installation.storage) as unit:
+            for number in range(EVENTS):
+                endpoint_id = endpoints[number % ENDPOINTS].endpoint_id
+                unit.event_deliveries.add(
+                    an_event_delivery(number, endpoint_id=endpoint_id, due_at=now)
+                )
+        began = time.perf_counter()
+        wait_until(lambda: len(receiver.received) >= EVENTS, seconds=120)
+        return EVENTS / (time.perf_counter() - began)
 
 
 def measure_delay(folder: Path, *, say: Callable[[str], None]) -> Iterator[Row]:
