@@ -76,9 +76,8 @@ def test_a_read_unit_refuses_to_write(storage: Storage) -> None:
     with pytest.raises(RuntimeError, match="may not write"), storage.read() as unit:
         unit.sessions.add(a_session())
     assert read_session(storage) is None
-    with storage.read() as unit:
-        with pytest.raises(RuntimeError, match="may not write"):
-            unit.commit()  # type: ignore[attr-defined]  # its type has no commit
+    with storage.read() as unit, pytest.raises(RuntimeError, match="may not write"):
+        unit.commit()  # type: ignore[attr-defined]  # its type has no commit
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
