@@ -1,4 +1,7 @@
-"""Authentication by opaque access tokens. These are random texts that are looked up by their hash."""
+"""Authentication by opaque access tokens.
+
+These are random texts that are looked up by their hash.
+"""
 
 from __future__ import annotations
 

@@ -180,9 +180,10 @@ class JsonWebTokens(Identity):
     expiry. It must be an access token. If `token_type` is set, the header `typ` must be equal to
     it.
 
-    The names of settings refer to claims, which contain the caller's name, permissions and centers.
-    A nested claim is named by all its keys, joined by dots. Unknown permissions are ignored. If
-    `centers_claim` is set, a caller without that claim may not act for any center.
+    `caller_claim`, `permissions_claim` and `centers_claim` name the claims that contain the
+    caller's name, permissions and centers. The name of a nested claim consists of all its keys,
+    joined by dots. Unknown permissions are ignored. If `centers_claim` is set, a caller without
+    that claim may not act for any center.
     """
 
     issuer: str

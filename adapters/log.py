@@ -18,7 +18,10 @@ log = structlog.get_logger()
 
 
 class LinesOfSessions(SessionLog):
-    """Logs one line for each step. Lines do not contain the session's token, which opens its link."""
+    """Logs one line for each step.
+
+    Lines do not contain the session's token, which opens its link.
+    """
 
     @override
     def __call__(self, *steps: SessionStep) -> None:

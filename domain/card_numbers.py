@@ -87,9 +87,10 @@ def hold_card_number_together(*texts: str) -> bool:
 
 
 def is_short_card_number(digits: str) -> bool:
-    """Return whether the digits are a card number of at most 15 digits, as phone numbers have.
+    """Return whether the digits are a card number that could also be a phone number.
 
-    One phone number in ten has a valid check digit, so the first digits are compared too.
+    Phone numbers have at most 15 digits. One in ten of them has a valid check digit by chance, so the
+    first digits are compared too.
     """
     return _SHORT.fullmatch(digits) is not None and passes_luhn(digits)
 

@@ -114,7 +114,7 @@ def _made(container: Container, checks: Mapping[str, Check], seconds: float) -> 
         except (SettingsError, serve.ServeError) as error:
             found.append(problem(about, str(error)))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the other checks go on
-            # The text of any other exception may hold a secret.
+            # The text of any other exception may contain a secret.
             fault = f"the check itself failed ({type(error).__name__}): report this as a bug"
             sentence = databases.in_a_sentence(error)
             if isinstance(error, OSError) and error.filename:
@@ -421,7 +421,7 @@ def _events(container: Container) -> Iterator[Finding]:
 
 
 def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
-    # The rest of the URL may hold a secret.
+    # The rest of the URL may contain a secret.
     fault, host = None, urlsplit(to.url).netloc
     try:
         if to.is_active:

@@ -86,7 +86,10 @@ class InstalledPsp:
         return self.is_set_up and self.plugin.test_setting is not None
 
     def is_live(self, account: MerchantAccount) -> bool | None:
-        """Return whether an account takes real cards, or None if that is not known. Never raises."""
+        """Return whether an account takes real cards, or None if that is not known.
+
+        Never raises.
+        """
         if self.plugin.test_setting is not None:
             return False
         if not self.is_set_up:

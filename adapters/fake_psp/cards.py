@@ -34,7 +34,10 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCard:
-    """The brand, the behavior and the funding of a test card. All test cards have the same country."""
+    """The brand, the behavior and the funding of a test card.
+
+    All test cards have the same country.
+    """
 
     brand: str
     behaviour: Behaviour

@@ -107,7 +107,10 @@ class PspDatabase:
             self._turn.release()
 
     def empty_log(self) -> None:
-        """Empty the write-ahead log. Raises PspUnavailable while another connection uses the log."""
+        """Empty the write-ahead log.
+
+        Raises PspUnavailable while another connection uses the log.
+        """
         try:
             (is_busy, *_) = self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:

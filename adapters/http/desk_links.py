@@ -126,7 +126,10 @@ class DeskResource:
     def make(
         self, req: falcon.Request, caller: Caller, guest_id: str, token_id: str, body: DeskLinkBody
     ) -> DeskLinkMade:
-        """Make a desk link. It acts on behalf of the caller, as long as the caller's token is valid."""
+        """Make a desk link.
+
+        It acts on behalf of the caller, as long as the caller's token is valid.
+        """
         secret = self.make_desk_link(
             caller,
             access_token=sent_token(req) or "",

@@ -431,7 +431,10 @@ def _link_in(req: falcon.Request) -> dict[str, str]:
 
 
 def _name_in(user_agent: str | None) -> str:
-    """Return a browser's User-Agent as one line of limited length. It may contain any characters."""
+    """Return a browser's User-Agent as one line of limited length.
+
+    It may contain any characters.
+    """
     printable = filter(str.isprintable, user_agent or "")
     return "".join(printable)[:MAX_USER_AGENT_LENGTH]
 

@@ -58,7 +58,10 @@ class Webhooks:
 
     @_WEBHOOK
     def receive(self, req: falcon.Request, provider: str) -> Health:
-        """Verify the raw bytes of a webhook, and store it. Status 200 means that it was accepted."""
+        """Verify the raw bytes of a webhook, and store it.
+
+        Status 200 means that it was accepted.
+        """
         return self._receive(req, provider, None)
 
     @replace(

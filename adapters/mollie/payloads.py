@@ -41,7 +41,10 @@ _WHOLE: Final = frozenset({"ISK", "JPY"})
 
 
 def _by_tag(locales: str) -> Mapping[str, str]:
-    """Return locales by language tag. The first locale of a language also has the tag without region."""
+    """Return locales by language tag.
+
+    The first locale of a language also has the tag without region.
+    """
     by_tag: dict[str, str] = {}
     for locale in locales.split():
         language, _, _ = locale.partition("_")

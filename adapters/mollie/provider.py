@@ -427,7 +427,8 @@ def _made_before(
     """Find the object that an earlier call created for the attempt, by its metadata.
 
     Return its id, or None. The list at `path` begins with the newest object. Raises ProviderRefused
-    if the list is too long. It will not become shorter, and a page this far back is over.
+    if the list is too long to read: a repeated call would not help, and the page of an object so far
+    back in the list is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

@@ -191,7 +191,10 @@ class Transaction:
         return self.connection.execute(_for_psycopg(statement), values)
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a writing statement once for each item of `rows`. Return how many rows were changed."""
+        """Run a writing statement once for each item of `rows`.
+
+        Return how many rows were changed.
+        """
         with self.connection.cursor() as cursor:
             cursor.executemany(_for_psycopg(statement), rows)
             return cursor.rowcount

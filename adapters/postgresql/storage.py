@@ -25,8 +25,8 @@ class PostgresqlStorage(Storage):
     """Stores records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` connections are open at once. Each is opened when it is needed. A
-    statement may take `statement_seconds`. Commands pass None. Their statements then have no limit,
-    and they may read from a standby. `on_wait` is called with the seconds that each unit has waited
+    statement may take `statement_seconds`. Commands pass None: then statements have no limit, and
+    units may read from a standby. `on_wait` is called with the seconds that each unit has waited
     for a connection.
     """
 

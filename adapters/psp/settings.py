@@ -57,7 +57,10 @@ class AccountSettings:
         return f"CARDONFILE_{self.psp.upper()}_"
 
     def name(self, what: str, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT) -> str:
-        """Return the full name of an account's setting. `what` is its last part, such as `API_KEY`."""
+        """Return the full name of an account's setting.
+
+        `what` is its last part, such as `API_KEY`.
+        """
         infix = "" if account == DEFAULT_MERCHANT_ACCOUNT else f"{account.upper()}_"
         return f"{self.prefix}{infix}{what}"
 
@@ -173,7 +176,10 @@ def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) 
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether the host of a URL is this machine. Names are recognized according to RFC 6761."""
+    """Return whether the host of a URL is this machine.
+
+    Names are recognized according to RFC 6761.
+    """
     host = urlsplit(url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True

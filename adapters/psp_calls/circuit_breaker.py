@@ -1,4 +1,7 @@
-"""Circuit breakers, one for each merchant account. They stop calls to a PSP that hangs for a while."""
+"""Circuit breakers, one for each merchant account.
+
+They stop calls to a PSP that hangs for a while.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,10 @@ def drop_response(_: Request, act: Act) -> NoReturn:
 
 
 def lose_call(_: Request, __: Act) -> NoReturn:
-    """Do not respond. The connection stays open until the server recovers or the caller closes it."""
+    """Do not respond.
+
+    The connection stays open until the server recovers or the caller closes it.
+    """
     raise _Silent
 
 

@@ -413,7 +413,7 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
 
 
 def reported(facts: Facts) -> Sequence[GuestCard]:
-    """Return a card if only evidence reports the outcomes of the PSP, otherwise nothing."""
+    """Return one card if the PSP's outcomes are reported by evidence only, otherwise none."""
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
 
@@ -1389,7 +1389,10 @@ def after(method: Method, before: object) -> object:
 
 
 def repeated(act: Callable[[], object]) -> object:
-    """Call a method once more. NotFound is allowed, because the first call may have deleted an object."""
+    """Call a method once more.
+
+    NotFound is allowed, because the first call may have deleted an object.
+    """
     with suppress(NotFound):
         return act()
     return None

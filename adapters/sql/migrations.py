@@ -1,4 +1,7 @@
-"""Find the migrations that a database lacks. The statements that both databases share are here too."""
+"""Find the migrations that a database lacks.
+
+The statements that both databases share are here too.
+"""
 
 from __future__ import annotations
 
@@ -335,7 +338,10 @@ def text_id(version: str, language: str | None, text: str | None) -> str:
 
 
 class DatabaseIsNewer(DatabaseUnusable):
-    """A newer release has migrated the database. This release does not know the `unknown` migrations."""
+    """A newer release has migrated the database.
+
+    This release does not know the `unknown` migrations.
+    """
 
     def __init__(self, unknown: Sequence[str]) -> None:
         self.unknown = tuple(unknown)

@@ -72,7 +72,10 @@ class Transaction(Protocol):
         ...
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a writing statement once for each item of `rows`. Return how many rows were changed."""
+        """Run a writing statement once for each item of `rows`.
+
+        Return how many rows were changed.
+        """
         ...
 
     def one(self, statement: str, values: Values | None = None) -> tuple[Any, ...]:

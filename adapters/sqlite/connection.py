@@ -202,7 +202,10 @@ class Transaction:
         return self._connection().execute(statement, _bound(values or {}))
 
     def execute_many(self, statement: str, rows: Iterable[Values]) -> int:
-        """Run a writing statement once for each item of `rows`. Return how many rows were changed."""
+        """Run a writing statement once for each item of `rows`.
+
+        Return how many rows were changed.
+        """
         return self._connection().executemany(statement, map(_bound, rows)).rowcount
 
     def _connection(self) -> sqlite3.Connection:

@@ -457,7 +457,10 @@ class ListedMethods(msgspec.Struct):
     has_more: bool
 
     def cards(self) -> CardList:
-        """Return the cards that can be charged. Raises ProviderUnavailable if the list is incomplete."""
+        """Return the cards that can be charged.
+
+        Raises ProviderUnavailable if the list is incomplete.
+        """
         if self.has_more and not self.data:
             raise ProviderUnavailable("the list continues, but this part is empty")
         cards = [

@@ -135,7 +135,10 @@ def general_among(
 
 
 class Agreements(Protocol):
-    """Repository of agreements. Before a unit changes an agreement, it must lock the guest's cards."""
+    """Repository of agreements.
+
+    Before a unit changes an agreement, it must lock the guest's cards.
+    """
 
     def add(self, agreement: Agreement) -> None:
         """Store a new agreement."""

@@ -43,7 +43,10 @@ class ChooseReservationText:
         accepted: Sequence[str],
         now: datetime,
     ) -> ShownAgreement:
-        """Return what the page shows at `now`. `locale` and `accepted` are as in `ChooseConsent`."""
+        """Return what the page shows at `now`.
+
+        `locale` and `accepted` are as in `ChooseConsent`.
+        """
         provider, settings = configuration.provider, unit.center_settings.get(center.id)
         psp = self.psps.get(provider)
         texts = {

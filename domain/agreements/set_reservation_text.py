@@ -50,7 +50,10 @@ class SetReservationText:
     def __call__(
         self, center_id: str, language: str, *, own: str | None = None, off: bool = False
     ) -> ReservationTextSet:
-        """Set the operator's `own` text, or the shipped text if it is None. `off` removes the text."""
+        """Set the operator's `own` text, or the shipped text if it is None.
+
+        `off` removes the text.
+        """
         tag = parse_given_language(language)
         text = None if off else self._text(tag, own)
 

@@ -136,7 +136,10 @@ class Discards(WorkAtPsps, Protocol):
         ...
 
     def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
-        """Return the tokens that are yet to be discarded at a merchant account. Does not lock them."""
+        """Return the tokens that are yet to be discarded at a merchant account.
+
+        Does not lock them.
+        """
         ...
 
     def of_guest(self, psp_account: PspAccount, reference: GuestReference) -> Sequence[Discard]:

@@ -74,7 +74,10 @@ class ReadCenter:
 
 
 def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
-    """Return whether a center takes agreements. For that, it needs an English text about bookings."""
+    """Return whether a center takes agreements.
+
+    For that, it needs an English text about bookings.
+    """
     return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
 
 

@@ -209,7 +209,7 @@ def _event(unit: UnitOfWork, delivery: EventDelivery) -> EventTold:
         event_id=delivery.event.event_id,
         type=delivery.event.type,
         occurred_at=delivery.event.occurred_at,
-        # Without the path, which may hold a secret of the shop.
+        # Without the path, which may contain a secret of the shop.
         to=redirect_origin(endpoint.url) if endpoint else None,
         delivery=delivery.status,
         attempted_at=delivery.attempted_at,

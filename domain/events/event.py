@@ -403,7 +403,10 @@ class EventDeliveries(Protocol):
         ...
 
     def last_successes(self) -> Mapping[EndpointId, datetime]:
-        """Return when each endpoint last accepted an event. Slow, because it reads every delivery."""
+        """Return when each endpoint last accepted an event.
+
+        Slow, because it reads every delivery.
+        """
         ...
 
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:

@@ -119,7 +119,10 @@ class CancelHostedPage:
     clock: Clock
 
     def __call__(self, *, token_id: str) -> str:
-        """Record that the guest left, if the storage is available. Return the stored redirect_uri."""
+        """Record that the guest left, if the storage is available.
+
+        Return the stored redirect_uri.
+        """
         session, now = session_of_return(self.storage, token_id), self.clock.now()
         with suppress(ServiceUnavailable):
             store_change(

@@ -115,7 +115,10 @@ class ClickNeeded(Exception):
 
 
 class FormNeeded(Exception):
-    """A redirect cannot open the PSP's page. The browser must send a form with the page's fields."""
+    """A redirect cannot open the PSP's page.
+
+    The browser must send a form with the page's fields.
+    """
 
     def __init__(self, page: HostedPage) -> None:
         self.page = page

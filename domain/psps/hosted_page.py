@@ -33,7 +33,10 @@ class Consent:
 
     @property
     def digest(self) -> str:
-        """A hash of the text. The form on cardonfile's page sends it to state what was agreed to."""
+        """A hash of the text.
+
+        The form on cardonfile's page sends it to state what was agreed to.
+        """
         return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
 

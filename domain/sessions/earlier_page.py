@@ -52,7 +52,10 @@ class EarlierPage:
         return replace(self, told_at=now)
 
     def answered(self, reported: Reported, now: datetime) -> EarlierPage:
-        """Return the page after an answer of the PSP. Unless it is final, the PSP is asked again."""
+        """Return the page after an answer of the PSP.
+
+        Unless it is final, the PSP is asked again.
+        """
         match reported:
             case None:
                 return self

@@ -375,7 +375,10 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def give(self, goes: GuestId, stays: GuestId) -> None:
-        """Move all sessions of a guest to another guest. The requests of pages keep the former guest."""
+        """Move all sessions of a guest to another guest.
+
+        The requests of pages keep the former guest.
+        """
         ...
 
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:

@@ -112,12 +112,12 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--link-minutes",
     type=int,
     metavar="N",
-    help="Allow clients to request up to N minutes for a link instead, at most 43200 (30 days).",
+    help="Let clients choose how long a guest has, up to N minutes, at most 43200 (30 days).",
 )
 @click.option(
     "--no-link-minutes",
     is_flag=True,
-    help="Do not allow clients to request minutes.  [initially]",
+    help="Do not let clients choose how long a guest has to open a link.  [initially]",
 )
 @click.option(
     "--card-testing-limits",
@@ -369,7 +369,10 @@ def _echo_fallback(
 
 
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings that were given, and those that a flag clears. Raises click.UsageError."""
+    """Return the settings that were given, and those that a flag clears.
+
+    Raises click.UsageError.
+    """
     named = {name: value for name, value in settings.items() if value not in (None, ())}
     if named.keys() & cleared.keys():
         raise click.UsageError("give an option or its opposite, not both")

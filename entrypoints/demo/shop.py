@@ -147,7 +147,10 @@ class Shop:
         return app
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Redirect requests to another host name, such as localhost. Refuse forms of other sites."""
+        """Redirect requests to another host name, such as localhost.
+
+        Refuse forms of other sites.
+        """
         if req.netloc != urlsplit(self.origin).netloc:
             raise falcon.HTTPSeeOther(self.origin)
         is_form = req.method == "POST" and req.path != EVENTS

@@ -95,8 +95,9 @@ class JobRunner(Generic[Target]):
     def run_until_idle(self) -> None:
         """Run all due jobs in this thread, and the chores until they have no more to do.
 
-        If a kind of work cannot be read or written, or if a target is unavailable, its other jobs
-        are not run this time, because all other work would have to wait for each of its failures.
+        If a kind of work cannot be read or written, or if a target is unavailable, no further jobs
+        of this kind or for this target are run. Otherwise, all other work would wait for each
+        failure.
         """
         while self._look(_in_this_thread) or self._rests():
             pass
@@ -106,7 +107,10 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop leasing jobs. Return when the running jobs are done, but after 20 seconds at most."""
+        """Stop leasing jobs.
+
+        Return when the running jobs are done, but after 20 seconds at most.
+        """
         self._stopping.set()
         self._work.set()
         self._thread.join()

@@ -86,7 +86,10 @@ class WorkLog:
             log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
     def failed(self, work: str, fault: Exception) -> None:
-        """Record that a kind of work has failed, and log it if that is new. The runner retries it."""
+        """Record that a kind of work has failed, and log it if that is new.
+
+        The runner retries it.
+        """
         with self._lock:
             now, is_known = self._now(), work in self._failed_at
             if is_known or now >= self._next_line_at:
@@ -179,7 +182,10 @@ class CardTestingLog:
         self._logged_at: dict[CenterId, datetime] = {}
 
     def __call__(self) -> None:
-        """Find centers with unusually many refused cards, and log them. Raises ServiceUnavailable."""
+        """Find centers with unusually many refused cards, and log them.
+
+        Raises ServiceUnavailable.
+        """
         now = self._clock.now()
         for center in self._find():
             logged_at = self._logged_at.get(center.center_id)
@@ -204,7 +210,10 @@ class NotAgreedLog:
         self._logged: set[TokenId] = set()
 
     def __call__(self) -> None:
-        """Add missing agreements, and log the bookings that have none. Raises ServiceUnavailable."""
+        """Add missing agreements, and log the bookings that have none.
+
+        Raises ServiceUnavailable.
+        """
         for session in self._complete():
             if session.token_id not in self._logged:
                 self._logged.add(session.token_id)

@@ -112,7 +112,10 @@ class Worker:
             _log_faults(psp_work.start)
 
     def stop(self) -> None:
-        """Finish the running jobs, and stop. The background work of a PSP gets 20 seconds for that."""
+        """Finish the running jobs, and stop.
+
+        The background work of a PSP gets 20 seconds for that.
+        """
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
         self._at_psps.stop()

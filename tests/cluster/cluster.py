@@ -183,7 +183,10 @@ class Node(Process):
         self.signal(signal.SIGCONT)
 
     def responds(self, path: str) -> bool:
-        """Return whether Patroni's API responds with 200 at `path`. HAProxy makes the same check."""
+        """Return whether Patroni's API responds with 200 at `path`.
+
+        HAProxy makes the same check.
+        """
         connection = HTTPConnection("127.0.0.1", self.api_port, timeout=2)
         with suppress(OSError, HTTPException), closing(connection):
             connection.request("GET", path)
@@ -308,7 +311,10 @@ class Cluster(Server):
         return False
 
     def switch_over(self, leader: Node, candidate: Node) -> subprocess.Popen[bytes]:
-        """Start patronictl, with which an operator makes a standby the primary. Return its process."""
+        """Start patronictl, with which an operator makes a standby the primary.
+
+        Return its process.
+        """
         names = ("--leader", leader.name, "--candidate", candidate.name)
         return subprocess.Popen(
             [

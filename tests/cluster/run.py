@@ -141,7 +141,10 @@ class Struck(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A fault. `strike` causes it, and reports anything that must not happen to its third argument."""
+    """A fault.
+
+    `strike` causes it, and reports anything that must not happen to its third argument.
+    """
 
     name: str
     strike: Callable[[Cluster, Load, Callable[[str], None]], Struck]
