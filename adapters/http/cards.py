@@ -373,7 +373,7 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def read_given_consent(self, caller: Caller, guest_id: str, account_id: str) -> CardConsent:
-        """Read the texts to which the guest agreed for a card on file, also before each renewal."""
+        """Read the consents to a card on file: the current one, and those from before renewals."""
         given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
         current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
         return CardConsent(**msgspec.structs.asdict(current), earlier=earlier)

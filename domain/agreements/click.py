@@ -33,10 +33,10 @@ class FurtherBooking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAgreement:
-    """The texts about bookings to which a page asks the guest to agree, and a box.
+    """The texts of a page that asks the guest to agree to charges for bookings.
 
-    The box is not ticked in advance. By ticking it, the guest also agrees to `general`, and the
-    card is then kept after `kept_until`.
+    The page also has a box, which is not ticked in advance. By ticking it, the guest also agrees to
+    `general`, and the card is then kept after `kept_until`.
     """
 
     text: ShownText

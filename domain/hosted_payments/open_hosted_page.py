@@ -147,7 +147,8 @@ class OpenHostedPage:
     def _page_of(self, session: CardSession) -> str:
         """Return the address of the session's page.
 
-        Raises an error if the link or the page can no longer be used, or FormNeeded.
+        Raises LinkCancelled or LinkExpired, ProviderUnavailable if there is no page that can be
+        used, or FormNeeded.
         """
         now, attempt = self.clock.now(), session.current_attempt
         require_open(session, now)

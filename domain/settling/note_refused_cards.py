@@ -93,10 +93,10 @@ def ask_about_open_pages(
 ) -> None:
     """Make the guest's other open pages due after the page of `session` has refused a card.
 
-    The PSP is then asked about them, so that cards that they have refused meanwhile are counted. If
-    too many cards were refused, the page of `session` becomes due too, and settling closes all the
-    pages. Nothing becomes due if no limit closes pages. May be called more than once. If the
-    process dies before this call, the PSP is asked about each page at the next poll.
+    The PSP is then asked about them, and refused cards of these pages are counted. If too many
+    cards were refused, the page of `session` also becomes due, and all these pages are closed when
+    they are settled. Nothing becomes due if no limit closes pages. May be called more than once. If
+    the process dies before this call, the PSP is asked about each page at the next poll.
     """
     if not limits_that_close_pages(limits, session):
         return

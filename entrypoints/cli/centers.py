@@ -112,12 +112,13 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--link-minutes",
     type=int,
     metavar="N",
-    help="Let clients choose how long a guest has, up to N minutes, at most 43200 (30 days).",
+    help="Let clients set how long a guest has to open a link, up to N minutes. N is at most "
+    "43200 (30 days).",
 )
 @click.option(
     "--no-link-minutes",
     is_flag=True,
-    help="Do not let clients choose how long a guest has to open a link.  [initially]",
+    help="Do not let clients set how long a guest has to open a link.  [initially]",
 )
 @click.option(
     "--card-testing-limits",
