@@ -67,7 +67,8 @@ class CardImport(CsvImport):
             yield 1
             if left_out == MAX_LEFT_OUT:
                 raise PspSilent(
-                    "the PSP gave no usable response: run it again later, or without the lines above"
+                    "the PSP gave no usable response: run the import again later, or remove the lines above "
+                    "from the file"
                 )
 
     def _fate_of(self, card: BroughtCard) -> Generator[int, None, Fate]:

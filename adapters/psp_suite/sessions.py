@@ -236,7 +236,7 @@ class Session:
         return self.outcome
 
     def effect(self, method: Method) -> object:
-        """Return that state at the PSP which a method changes or reads."""
+        """Return the state at the PSP that a method changes or reads."""
         match method:
             case Method.START:
                 return self.psp.count_pages()

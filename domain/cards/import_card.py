@@ -81,7 +81,9 @@ class BroughtCard:
     ) -> Self:
         """Parse the cells of a row. Raises InvalidField."""
         if bool(consent_text) != bool(consent_language):
-            raise InvalidField("consent_language", "given exactly if consent_text is given")
+            raise InvalidField(
+                "consent_language", "given if consent_text is given, and empty if it is not"
+            )
         return cls(
             guest_id=GuestId(parse_uuid("guest_id", guest_id)),
             center_id=CenterId(parse_uuid("center_id", center_id)),

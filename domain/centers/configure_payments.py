@@ -160,7 +160,7 @@ class ConfigurePayments:
                 before, noted = None, {"configuration": "unreadable"}
                 if named is not None and named.keys() | _IMPLIED != _FIELDS:
                     expected = (
-                        "a center whose configuration this release can read; name every option"
+                        "a center whose configuration this release can read; give every option"
                     )
                     raise InvalidField(
                         "center_id", f"{expected} to replace this configuration"

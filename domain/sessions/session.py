@@ -257,7 +257,7 @@ class CardSession(PolledSession, RequestedSession):
         return number <= MAX_ATTEMPTS * max(days, 1)
 
     def without_personal_data(self) -> CardSession:
-        """Return the session without those data of the guest that are not needed to end it.
+        """Return the session without the guest's data that is not needed to end it.
 
         The parameters of the page are kept, because the PSP finds the page by them until the end.
         """

@@ -1,8 +1,8 @@
 """Settle a session: ask the PSP for the outcome of its page, and apply the outcome once.
 
-It is called when a link is opened, when the browser returns, after a cancellation, and by the
-worker, for example after a webhook. The first of these calls stores the card, and the others find
-it stored.
+A session is settled when its link is opened, when the browser returns, after a cancellation, and by
+the worker, for example after a webhook. The first of these calls stores the card, and the others
+find it stored.
 """
 
 from __future__ import annotations

@@ -236,5 +236,5 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
             since = time_before(container.clock().now(), within)
             done = container.replay_events_since()(since, endpoint_id=endpoint_id)
             click.echo(
-                f"events on record: {done.events}, deliveries that will be made: {done.deliveries}"
+                f"stored events: {done.events}, deliveries that are due now: {done.deliveries}"
             )

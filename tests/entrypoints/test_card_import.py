@@ -231,7 +231,7 @@ def test_a_card_import_ends_if_the_psp_stays_unavailable(installation: Installat
     importing = Import(installation, *some_rows(installation, MAX_LEFT_OUT + 1))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
 
-    with pytest.raises(PspSilent, match="or without the lines above"):
+    with pytest.raises(PspSilent, match="or remove the lines above"):
         importing.run()
 
     lines = [line for line, _ in importing.told]

@@ -309,7 +309,7 @@ class TestCenter:
         refused = with_centers.run(*command, *options[:-1])
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert refused.stderr.splitlines()[-1] == (
-            "Error: CENTER_ID must be a center whose configuration this release can read; name every "
+            "Error: CENTER_ID must be a center whose configuration this release can read; give every "
             "option to replace this configuration"
         )
         configured = with_centers.run(*command, *options)

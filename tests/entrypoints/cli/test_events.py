@@ -126,9 +126,9 @@ def test_earlier_events_can_be_replayed_to_an_endpoint_that_subscribed_later(
     assert updated == f"{first['endpoint']} receives account.stored\n"
 
     replayed = cardonfile.succeeds("events", "replay", "--since", "1h")
-    assert replayed == "events on record: 1, deliveries that will be made: 2\n"
+    assert replayed == "stored events: 1, deliveries that are due now: 2\n"
     only = ("events", "replay", "--since", "1h", "--endpoint")
-    assert cardonfile.succeeds(*only, second["endpoint"]).endswith("will be made: 1\n")
+    assert cardonfile.succeeds(*only, second["endpoint"]).endswith("are due now: 1\n")
     actions = [
         each["action"] for each in json.loads(cardonfile.succeeds("audit", "list", "--json"))
     ]
