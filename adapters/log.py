@@ -81,7 +81,7 @@ def log_stopped_removal(psp_account: PspAccount) -> None:
 
 
 class LinesOfErasures(ErasureLog):
-    """Logs erasures. Of the guest, the lines contain only the id."""
+    """Logs erasures. The lines contain only the id of the guest."""
 
     @override
     def __call__(

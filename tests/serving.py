@@ -29,7 +29,7 @@ START_GRANIAN: Final = RUNTIME + "from granian.cli import entrypoint; entrypoint
 _OPERATIONS: Final = (ROOT / "docs" / "operations.md").read_text().replace("\\\n", " ")
 _, *_DOCUMENTED = shlex.split(re.findall(r"^granian .*$", _OPERATIONS, re.MULTILINE)[0])
 GRANIAN_OPTIONS: Final = (*_DOCUMENTED, "--log-level", "critical")
-"""The documented ones, without granian's own log lines. Of an option, the last one counts."""
+"""The documented options, without granian's own log lines. The last value of an option is used."""
 
 BODY: Final = json.dumps(GOOD_BODY).encode()
 

@@ -33,8 +33,8 @@ class TokenAmbiguous(LookupError):
 class RevokeToken:
     """Use case: revoke a token, and return its stored record. The next request with it is refused.
 
-    `prefix` is the beginning of the token, or the whole token. Of a longer beginning, only the
-    first 12 characters are compared. A token that is already revoked keeps the time of its
+    `prefix` is the beginning of the token, or the whole token. Only its first 12 characters are
+    compared, unless it is the whole token. A token that is already revoked keeps the time of its
     revocation. Raises TokenNotFound, TokenAmbiguous, or InvalidField if `prefix` is the beginning
     of every token.
     """

@@ -122,7 +122,7 @@ def with_click(
 ) -> tuple[AgreementClick, ...]:
     """Return the clicks with `click` added, unless it repeats the last click of its attempt.
 
-    Of each attempt, the first click and the latest clicks are kept, at most MAX_CLICKS in all.
+    The first click and the latest clicks of each attempt are kept, at most MAX_CLICKS in all.
     """
     same = [each for each in clicks if each.attempt == click.attempt]
     others = [each for each in clicks if each.attempt != click.attempt]

@@ -150,7 +150,8 @@ class Account(Card, WorkAtPsp):
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
         """Return this account, kept at least until `keep_until`, or without an end if it is None.
 
-        `consent_version` replaces the stored version if the account had an end and has none now.
+        `consent_version` replaces the stored version if the account was kept until a time, and is now
+        kept without an end.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None

@@ -71,7 +71,7 @@ _SETTLED: Final = frozenset(SessionStatus) - {status for status, _ in NEXT_STATU
 class Failure:
     """The code, message and type of the refusal for which a session failed.
 
-    Sessions that failed before types were stored have none. For them, the type is derived from the
+    Sessions that failed before types were stored have no type. Their type is derived from the
     code and the message. Raises ValueError if no session can have failed with these values.
     """
 

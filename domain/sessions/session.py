@@ -401,8 +401,7 @@ class CardSessions(WorkAtPsps, Protocol):
     ) -> Page[CardSession]:
         """Return a page of a guest's sessions, newest first.
 
-        If `centers` is None, the sessions at all centers are included. A `status` or `reference` of
-        None is not a condition.
+        If `centers`, `status` or `reference` is None, sessions with any value are included.
         """
         ...
 

@@ -262,7 +262,7 @@ class Known:
     configurations; `there` and `missing`: those that existed, or did not, at any time since the last
     check. `max_sessions`: how many sessions a guest may have at a center in 24 hours; None means any number.
     `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
-    told, unless the response to a change was lost. `asks`: whether a page of ours asks for consent;
+    told, unless the response to a change was lost. `asks`: whether a page of the service asks for consent;
     `clicks`: those on it, of the guest of a session. `texts`: the texts about a booking that the
     guest of a session has read. `offered`: the cards on file that the page has offered for it.
     `read`: the events that a client has read, in order, and `position`: where it reads on.
