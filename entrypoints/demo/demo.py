@@ -65,7 +65,9 @@ def run_demo(port: int) -> None:
         refuse_another_origin(container)
         refuse_missing_psps(container)
         issue_token = partial(container.issue_token(), lifetime=timedelta(hours=24))
-        shop_may = frozenset({Permission.GUESTS_VIEW, Permission.GUESTS_ADD})
+        shop_may = frozenset(
+            {Permission.GUESTS_VIEW, Permission.GUESTS_ADD, Permission.GUESTS_PORTAL}
+        )
         shop_token = issue_token(caller="demo-shop", permissions=shop_may)
         token = issue_token(caller="demo-visitor", permissions=frozenset(Permission))
         endpoint = _add_endpoint(container, shop_origin + EVENTS)

@@ -31,6 +31,7 @@ from entrypoints.demo.sample import EVE, EVES_CARD, SPA, a_booking
 EVENTS: Final = "/events"
 BACK: Final = "/back"
 DESK: Final = "/desk"
+OWN_PAGE: Final = "/own-page"
 
 _HERE: Final = Path(__file__).parent
 _PAGES: Final = Environment(loader=FileSystemLoader(_HERE), autoescape=True)
@@ -142,6 +143,7 @@ class Shop:
         app.add_route("/", self)
         app.add_route(BACK, self)
         app.add_route(DESK, self, suffix="desk")
+        app.add_route(OWN_PAGE, self, suffix="own_page")
         app.add_route(EVENTS, self, suffix="event")
         app.add_static_route("/static", _HERE / "static")
         return app
@@ -182,7 +184,13 @@ class Shop:
         with suppress(falcon.HTTPError):
             if any("verified" in line for line in lines):
                 cards = self.api("GET", lines[0]["guest_id"], "accounts")["accounts"]
-        shown = {"back_at": SPA.center.name if is_back else "", "cards": cards}
+        # A session that began on the guest's own page has no desk.
+        at_desk = bool(lines) and self._newest[1].startswith(lines[0]["session"])
+        shown = {
+            "back_at": SPA.center.name if is_back else "",
+            "cards": cards,
+            "at_desk": at_desk and cards is None,
+        }
         page = _PAGES.get_template("page.html")
         resp.content_type = falcon.MEDIA_HTML
         resp.text = page.render(shown, shop=self, lines=lines, visit=uuid4())
@@ -201,8 +209,7 @@ class Shop:
             booking = a_booking(reference=key, now=datetime.now(UTC))
             guest_id = key if book == "new" else str(book)
         self.api("PUT", guest_id, body=EVE)
-        back = f"{self.origin}{BACK}?visit={guest_id}"
-        request = {**EVES_CARD, "redirect_uri": back, "agreement": booking}
+        request = {**EVES_CARD, "redirect_uri": self._back(guest_id), "agreement": booking}
         session = self.api("POST", guest_id, "accounts", body=request, key=key)
         self._newest = guest_id, session["token_id"]
         self.switch(session["token_id"][:SHOWN_OF_TOKENS], form)
@@ -215,6 +222,16 @@ class Shop:
         made = self.api("POST", *path, body={"label": "Chair 3"})
         raise falcon.HTTPSeeOther(made["desk_uri"])
 
+    def on_post_own_page(self, req: falcon.Request, _: falcon.Response) -> None:
+        """Redirect a guest to the guest's own page. A real shop checks that the guest is logged in.
+
+        The button has the field `guest`.
+        """
+        guest_id = str(req.get_media().get("guest"))
+        body = {"center_id": SPA.center.id, "return_uri": self._back(guest_id), "locale": "auto"}
+        made = self.api("POST", guest_id, "portal-sessions", body=body)
+        raise falcon.HTTPSeeOther(made["portal_uri"])
+
     def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Verify and store an event. A repeated event has the same id, and is stored once."""
         try:
@@ -226,3 +243,7 @@ class Shop:
             line = {"event": event["type"], "session": session, "reason": reason}
             self.timeline.read({**line, "verified": True})
         resp.status = falcon.HTTP_204
+
+    def _back(self, guest_id: str) -> str:
+        """Return the address to which a guest comes back."""
+        return f"{self.origin}{BACK}?visit={guest_id}"

@@ -120,10 +120,33 @@ def test_the_front_desk_page_of_the_demo_follows_the_progress_of_the_guest(
         page.get_by_role("button", name="At the front desk").click()
     desk = opened.value
     expect(desk.get_by_role("status")).to_contain_text("The guest has opened the card form")
+    # Beside each other, in front of the shop.
+    assert all(each.evaluate("innerWidth") == 390 for each in (guest, desk))
     guest.get_by_role("button", name="Add card").click()
 
     expect(desk.get_by_role("status")).to_contain_text("Visa •••• 4242 stored")
     expect_card_once(page)
+
+
+def test_a_guest_of_the_demo_removes_the_card_on_the_own_page(demo: Demo, page: Page) -> None:
+    page.goto(demo.shop)
+    guest = open_guests_window(page)
+    guest.get_by_role("button", name="Add card").click()
+    expect_card_once(page)
+    if not guest.is_closed():
+        guest.wait_for_event("close")
+
+    with page.expect_popup() as opened:
+        page.get_by_role("button", name="Manage my cards").click()
+    own = opened.value
+    own.get_by_role("button", name="Show my cards").click()
+    own.get_by_role("link", name="Remove card").click()
+    own.get_by_role("button", name="Remove card").click()
+
+    expect(page.get_by_role("log")).to_contain_text("account.removed")
+    expect(page.get_by_role("heading", name="Cards of this guest")).to_contain_text("on file: 0")
+    own.get_by_role("link", name=f"Go back to {SPA.center.name}").click()
+    expect(own.get_by_role("status")).to_have_text("Your card was removed.")
 
 
 def test_a_reloaded_page_of_the_demo_shop_still_closes_the_guests_window(

@@ -1,15 +1,19 @@
-// Opens the guest's window over its place, and shows what is new. Without JavaScript, reload the page.
+// Opens the guest's window over its place, and the desk's beside it, and shows what is new. Without
+// JavaScript, both are tabs: reload the page.
 "use strict";
 
 const add = document.getElementById("add");
 
-add?.addEventListener("submit", () => {
-  const left = window.screenX + window.outerWidth - 390 - 24;
-  const height = document.getElementById("place").offsetHeight || 780;
-  window.open("", add.target, `popup,width=390,height=${height},left=${left},top=${window.screenY + 170}`);
-  // Once the form has been sent: the next card is another visit.
-  setTimeout(() => { add.elements.visit.value = crypto.randomUUID(); });
-});
+for (const form of document.querySelectorAll("form")) {
+  form.addEventListener("submit", () => {
+    const left = window.screenX + window.outerWidth - (390 + 24) * (form.target === "desk" ? 2 : 1);
+    const height = document.getElementById("place").offsetHeight || 780;
+    window.open("", form.target, `popup,width=390,height=${height},left=${left},top=${window.screenY + 170}`);
+  });
+}
+
+// Once the form has been sent: the next card is another visit.
+add?.addEventListener("submit", () => setTimeout(() => { add.elements.visit.value = crypto.randomUUID(); }));
 
 const show = (fresh) => {
   for (const shown of document.querySelectorAll("#summary, #cards, #waiting, #over")) {

@@ -133,6 +133,18 @@ def test_the_fault_switches_of_the_demo_shop_apply_only_to_the_new_session(
     assert shop.switched == [(first, {Fault.LOSE, Fault.KILL}), (other.prefix, set())]
 
 
+def test_only_a_session_of_the_shop_offers_the_desk(
+    shop: ShopUnderTest, installation: Installation
+) -> None:
+    a_session(shop, installation)
+    assert "At the front desk" in shop.get().text
+
+    # As a replacement on the guest's own page does.
+    shop.logs(installation.add_card(), "session_created")
+
+    assert "At the front desk" not in shop.get().text
+
+
 def test_the_timeline_of_the_demo_shop_shows_the_newest_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
