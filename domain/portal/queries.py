@@ -35,6 +35,8 @@ class Replacing(StrEnum):
 
     PENDING = "pending"
     REPLACED = "replaced"
+    ON_FILE = "on_file"
+    """The guest entered a card that is on file, so no card was replaced."""
     FAILED = "failed"
 
 
@@ -168,6 +170,9 @@ def _outcome(
 ) -> Replacing | None:
     """Return the state of a replacement, or None if the cards on file contradict it."""
     has_former = replaces.account_id in on_file
+    is_same = session.account_id == replaces.account_id
+    if has_former and (is_same or session.existing_account_id in on_file):
+        return Replacing.ON_FILE
     if session.account_id is not None:
         is_replaced = session.account_id in on_file and not has_former
         return Replacing.REPLACED if is_replaced else None

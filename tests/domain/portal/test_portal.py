@@ -812,13 +812,32 @@ def test_typing_the_same_card_to_replace_it_keeps_its_account(installation: Inst
 
     finish(installation, session, GOOD_CARD)
 
-    assert page_of(installation, cookie).replacing is None
+    assert page_of(installation, cookie).replacing is Replacing.ON_FILE
     (same,) = installation.accounts()
     assert same.account_id == account.account_id
     assert [each.reason for each in agreements(installation, same)] == [
         EndOfAgreement.REPLACED,
         None,
     ]
+
+
+@pytest.mark.parametrize("number", [GOOD_CARD, OTHER_GOOD_CARD])
+def test_a_card_on_file_without_a_booking_replaces_nothing(
+    installation: Installation, number: str
+) -> None:
+    account, other = installation.stored_card(), installation.stored_card(OTHER_GOOD_CARD)
+    cookie = entered(installation)
+
+    finish(installation, replacing(installation, cookie, account), number)
+
+    assert page_of(installation, cookie).replacing is Replacing.ON_FILE
+    change(installation, cookie, other, CardChange.REMOVE)
+    is_same = number == GOOD_CARD
+    assert page_of(installation, cookie).replacing is (
+        Replacing.ON_FILE if is_same else Replacing.FAILED
+    )
+    change(installation, cookie, account, CardChange.REMOVE)
+    assert page_of(installation, cookie).replacing is None
 
 
 def test_a_replaced_card_is_kept_for_a_past_booking_that_may_still_be_charged(
