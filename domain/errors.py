@@ -371,7 +371,7 @@ class CardLimitReached(TooManyRequests):
 
 
 class PortalLimitReached(TooManyRequests):
-    """20 portal sessions were opened for the guest in the last 24 hours."""
+    """20 portal sessions at this center were opened for the guest in the last 24 hours."""
 
     type = "portal_limit_reached"
 

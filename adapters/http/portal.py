@@ -199,7 +199,7 @@ class PortalResource:
         tag=Tag.GUESTS,
         summary="Make a link to the guest's own page at a center",
         description="The guest sees, removes and replaces the cards there. At most 20 links can be "
-        "made for a guest in 24 hours.",
+        "made for a guest and a center in 24 hours.",
         parameters=(GUEST_WITH_CARD,),
         body_examples=_examples,
         calls=OpenPortal,

@@ -44,9 +44,10 @@ class OpenedPortal(NamedTuple):
 class OpenPortal:
     """Use case: make a link to a guest's own page at a center. Each call makes another link.
 
-    At most 20 links can be made for a guest in 24 hours. The audit trail notes the caller. A
-    refused request stores nothing. Raises, in this order: UserNotAuthorized, InvalidCenterId,
-    InvalidField (return_uri, locale), GuestIdNotUsable, GuestNotFound, PortalLimitReached.
+    At most 20 links can be made for a guest and a center in 24 hours. The audit trail notes the
+    caller. A refused request stores nothing. Raises, in this order: UserNotAuthorized,
+    InvalidCenterId, InvalidField (return_uri, locale), GuestIdNotUsable, GuestNotFound,
+    PortalLimitReached.
     """
 
     needs = MAY_OPEN_PORTALS
@@ -86,7 +87,9 @@ class OpenPortal:
                 raise GuestNotFound
             minutes = configuration.portal_minutes if configuration else DEFAULT_PORTAL_MINUTES
             recent = [
-                each for each in unit.portal_sessions.of(guest) if now - _DAY < each.created_at
+                each
+                for each in unit.portal_sessions.of(guest)
+                if each.center_id == center and now - _DAY < each.created_at
             ]
             if len(recent) >= MAX_PORTAL_SESSIONS:
                 # The clock of another machine may be slightly ahead.

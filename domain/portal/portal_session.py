@@ -13,7 +13,10 @@ from domain.identifiers import CallerName, CenterId, GuestId
 PortalId = NewType("PortalId", str)
 
 MAX_PORTAL_SESSIONS: Final = 20
-"""How many portal sessions can be opened for a guest in 24 hours."""
+"""How many portal sessions can be opened for a guest and a center in 24 hours.
+
+They are counted for each center, so that one shop's form cannot use up the links of another shop.
+"""
 MAX_VISITS: Final = 20
 """How many visits a portal session can have at a time. A further visit ends the oldest."""
 VISITS_LAST: Final = timedelta(hours=1)

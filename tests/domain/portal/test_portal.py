@@ -260,6 +260,7 @@ def test_at_most_20_links_to_a_guests_own_page_can_be_created_in_a_day(
         opened(installation)
     assert refused.value.retry_after_seconds == DAY.total_seconds()
     opened(installation, guest_id=OTHER_GUEST_ID)
+    opened(installation, center_id=OTHER_CENTER_ID)
     installation.clock.advance(DAY)
     opened(installation)
 
