@@ -41,8 +41,13 @@ class HostedLinks:
         return session.link_key and f"{self.base_url}/h/{session.link_key}"
 
     def link_to_send(self, session: CardSession) -> str:
-        """Return the short form of the link, or the link itself if there is no short form."""
-        return self.short_uri(session) or self.hosted_payment_uri(session)
+        """Return the short form of the link, which fits into a QR code and a text message.
+
+        A session of an earlier release has no short form. Return its link without the redirect_uri,
+        because its token alone opens the page.
+        """
+        without_key = f"{self.base_url}/hosted-payments?token_id={session.token_id}"
+        return self.short_uri(session) or without_key
 
     def desk_uri(self, secret: str) -> str:
         """Return the address of the front desk's page."""

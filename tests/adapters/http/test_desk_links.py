@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import cmath
 import re
+from dataclasses import replace
 from html import unescape
-from urllib.parse import parse_qs, urlsplit
+from itertools import product
+from math import radians
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+import segno
 import zxingcpp
 from falcon import testing
 
@@ -91,9 +96,41 @@ def test_the_qr_code_can_be_decoded_to_the_short_link(session: CardSession) -> N
     ]
     image = memoryview(b"".join(rows)).cast("B", (len(rows), len(rows)))
 
-    (found,) = zxingcpp.read_barcodes(image)
+    page = api.browse(made(api, session), "code=shown").text
+
+    assert "<svg" in page
+    (mailto,) = re.findall(r'href="mailto:[^"]*body=([^"]+)"', page)
+    link = unquote(unescape(mailto)).partition(": ")[2]
+    assert link == f"{BASE_URL}/hosted-payments?token_id={session.token_id}"
+    opened = api.browse("/hosted-payments", f"token_id={session.token_id}")
+    assert opened.status_code == 303
+    image = api.get(f"{ACCOUNTS}/sessions/{session.token_id}/qr.svg")
+    assert image.status_code == 200
+
+
+@pytest.mark.parametrize("degrees", [0, 10])
+@pytest.mark.parametrize("width", [200, 613])
+def test_a_phone_reads_the_code(session: CardSession, width: int, degrees: int) -> None:
+    link = f"{BASE_URL}/h/{session.link_key}"
+
+    (found,) = zxingcpp.read_barcodes(seen_by_a_camera(_code_of(link), width, degrees))
 
     assert found.text == link
+
+
+def seen_by_a_camera(code: segno.QRCode, width: int, degrees: float) -> memoryview:
+    """Return a gray image of a code on a dark page, `width` pixels wide, held at an angle."""
+    modules, size = [[*row] for row in code.matrix_iter(border=4)], width * 3 // 2
+    turn = cmath.exp(1j * radians(degrees)) / width
+    pixels = bytearray()
+    for y, x in product(range(size), repeat=2):
+        at = turn * complex(x - size / 2, y - size / 2) + complex(0.5, 0.5)
+        if 0 <= at.real < 1 and 0 <= at.imag < 1:
+            column, row = int(at.real * len(modules)), int(at.imag * len(modules))
+            pixels.append(0 if modules[row][column] else 255)
+        else:
+            pixels.append(30)
+    return memoryview(pixels).cast("B", (size, size))
 
 
 def test_the_button_on_the_desk_page_cancels_the_session(

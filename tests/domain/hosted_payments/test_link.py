@@ -22,3 +22,7 @@ def test_an_earlier_releases_link_has_neither_a_key_nor_a_short_form() -> None:
         "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards%3Fdone%3D1"
     )
     assert links.short_uri(session) is None
+    # Without the redirect_uri, so that it fits into a code and a text message.
+    assert links.link_to_send(session) == (
+        f"https://cards.example/hosted-payments?token_id={TOKEN_ID}"
+    )
