@@ -113,8 +113,10 @@ def test_the_receipt_of_a_card_can_be_printed(served: Installation, page: Page) 
     expect(page.get_by_role("heading", level=3)).to_have_text(CARD)
     assert_good(page)
 
+    # `assert_good` has left the browser in dark.
     page.emulate_media(media="print")
 
+    expect(page.get_by_role("term").first).to_have_css("color", "rgb(85, 97, 122)")
     expect(page.get_by_text("may charge the card up to").first).to_be_visible()
     expect(page.get_by_role("link", name="Back to your cards")).to_be_hidden()
 
