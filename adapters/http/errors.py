@@ -125,6 +125,7 @@ _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     ServiceUnavailable: UNREACHABLE,
     NotFound: Problem(status=404, key="problem.nothing_here"),
     InternalError: Problem(status=500, key="problem.fault"),
+    TooManyRequests: Problem(status=429, key="problem.too_many"),
 }
 """The texts for guests where no link leads, or when the service itself has a problem."""
 

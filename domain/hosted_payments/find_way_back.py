@@ -47,6 +47,7 @@ class WayBack:
     - `guest_name` and `guest_email` are "" and None if the page must not show them.
     - `refuse_funding` are the kinds of cards that the center does not accept, sorted by name.
     - `not_accepted` is why the center did not accept the guest's last card, or None.
+    - `replaces` is the card that the guest replaces from the guest's own page, or None.
     """
 
     redirect_uri: str
@@ -67,6 +68,7 @@ class WayBack:
     guest_email: str | None = None
     refuse_funding: Sequence[Funding] = ()
     not_accepted: NotAccepted | None = None
+    replaces: Account | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,8 @@ class FindWayBack:
             if agreement := self.show_agreement(unit, session, accepted, now):
                 consent = agreement.on_psp_page
             cards = [] if another_card else cards_to_offer(unit, session, now)
+            replaces = session.replaces
+            replaced = unit.accounts.get(replaces.account_id) if replaces else None
         is_on_our_page = self.choose_consent.is_on_our_page(provider) or agreement is not None
         is_asked_for = is_on_our_page and not session.has_agreed(browser)
         card = cards[0] if is_asked_for and agreement and cards else None
@@ -141,4 +145,5 @@ class FindWayBack:
             guest_email=shown.email if shown else None,
             refuse_funding=sorted(session.configuration.refuse_funding),
             not_accepted=session.not_accepted,
+            replaces=replaced,
         )

@@ -95,6 +95,10 @@ def test_a_guest_can_replace_a_card_without_javascript(
 
     served.clock.advance(timedelta(seconds=1))
     page.get_by_role("region", name=CARD).get_by_role("button", name="Replace").click()
+    expect(page.get_by_text("Your new card replaces the card Visa")).to_be_visible()
+    page.emulate_media(media="print")
+    expect(page.get_by_text("If you do not come")).to_be_visible()
+    page.emulate_media(media="screen")
     page.get_by_role("button", name="Agree and guarantee the booking").click()
     page.get_by_label("Card number").fill("5105 1051 0510 5100")
     page.get_by_label("Expiry date").fill("08 / 30")

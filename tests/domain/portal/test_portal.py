@@ -702,7 +702,9 @@ def test_a_guest_who_replaces_a_card_agrees_again_to_each_of_its_bookings(
     former = agreements(installation, account)
     cookie = entered(installation)
     session = replacing(installation, cookie, account)
-    shown = way_back(installation, session).agreement
+    page = way_back(installation, session)
+    assert page.replaces == installation.account(account.account_id)
+    shown = page.agreement
     assert shown is not None
     assert shown.texts == [each.shown.text for each in former]
 
