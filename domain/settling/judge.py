@@ -105,6 +105,9 @@ class Verdict:
             yield EventType.ACCOUNT_STORED, self.added
         if self.renewed is not None:
             yield EventType.ACCOUNT_RENEWED, self.renewed
+        if self.kept is not None and not self.agreements:
+            # Otherwise, the events about the agreements tell how the session ended.
+            yield EventType.ACCOUNT_RENEWED, self.kept
 
 
 def judge(

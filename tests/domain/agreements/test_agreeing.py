@@ -195,6 +195,21 @@ def test_sessions_for_two_bookings_with_the_same_card_may_settle_in_either_order
     assert installation.tokens_at_psp() == {account.token}
 
 
+def test_an_event_tells_that_a_session_that_settles_late_keeps_the_card_of_a_booking(
+    installation: Installation,
+) -> None:
+    installation.has_endpoint(types=[EventType.ACCOUNT_RENEWED])
+    late = installation.session_with_card()
+    installation.clock.advance(timedelta(minutes=1))
+    account = guaranteed_card(installation)
+
+    installation.settle(late.token_id)
+
+    assert installation.account(account.account_id).keep_until is None
+    (told,) = installation.deliveries()
+    assert (told.event.token_id, told.event.account_id) == (late.token_id, account.account_id)
+
+
 def test_guaranteeing_a_booking_does_not_change_the_general_consent_of_a_card(
     installation: Installation,
 ) -> None:
