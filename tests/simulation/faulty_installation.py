@@ -371,8 +371,13 @@ class FaultyInstallation(Installation):
                 (each.expiry_month, each.expiry_year),
                 each.is_active,
                 each.is_default,
+                each.is_taken_back,
             )
             for each in stored.accounts.values()
+        ]
+        agreements = [
+            (visits.get(each.token_id, ""), each.ended_at is not None, each.reason or "")
+            for each in stored.agreements
         ]
         arrived = {(each.endpoint_id, each.event_id) for each in stored.arrivals}
         events = [
@@ -391,10 +396,11 @@ class FaultyInstallation(Installation):
         discards = [each.done_at is not None for each in stored.discards]
         refused = sorted(map(sorted, stored.refused_cards.values()))
         return (
-            *(sorted(sessions), sorted(accounts), sorted(events), sorted(discards)),
+            *(sorted(sessions), sorted(accounts), sorted(agreements)),
+            *(sorted(events), sorted(discards)),
             [(each.guest_id, each.done_at is not None) for each in stored.erasures.values()],
             # An act that is done again is noted again.
-            *(refused, len(stored.tokens), sorted(set(stored.audit))),
+            *(refused, len(stored.tokens), sorted({each.action for each in stored.audit})),
         )
 
     def run_to_end(self) -> None:

@@ -252,9 +252,9 @@ class Known:
     `started`: guest, center and redirect_uri of each session that a client was told of.
     `sends`: how often each redirect_uri was sent; no two visits share one.
     `sent_for`: the guests that a redirect_uri was sent for. `keyed`: the redirect_uris that were
-    sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `cancelled`:
-    the sessions whose cancellation was confirmed, unless they had ended. `erased`: the guests whose
-    erasure was confirmed. `unmerged`: the guests whose merge the database has lost.
+    sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `ended`: the
+    agreements whose end was confirmed. `cancelled`: the sessions whose cancellation was confirmed,
+    unless they had ended. `erased`: the guests whose erasure was confirmed. `unmerged`: the guests whose merge the database has lost.
     `imported`: the tokens of cards that were brought along. `reissued`: those of cards that a bank has changed at the PSP. `lost`: those that the PSP has lost.
     `versions`: what a bank has made of a card in time, by its token.
     `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
@@ -273,6 +273,7 @@ class Known:
     sent_for: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     keyed: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     erased: set[str] = field(default_factory=set)
     unmerged: set[str] = field(default_factory=set)
@@ -313,6 +314,7 @@ class Invariants:
         self._arrivals_checked = 0
         self._once_expired: set[str] = set()
         self._bookings: set[str] = set()
+        self._replaces: dict[str, str] = {}
         self._versions: dict[str, int] = {}
 
     def check(self, snapshot: Snapshot, now: datetime) -> None:
@@ -336,6 +338,9 @@ class Invariants:
             is_open = each.status == "open"
             require(not is_open or each.due_at, "I4", f"open session {each.token_id} is never due")
         self._agreements_keep_their_cards(snapshot)
+        self._cards_are_replaced_once_another_is_stored(snapshot)
+        self._nothing_that_was_taken_back_comes_back(snapshot)
+        _what_guests_take_back_is_noted(snapshot)
         _each_session_has_one_page(snapshot, now)
         _each_refused_card_is_counted_once(snapshot)
         self._no_guest_has_too_many_sessions(snapshot)
@@ -357,17 +362,20 @@ class Invariants:
             texts = self._known.texts[agreement.token_id]
             require(agreement.text in texts, "I11", f"the guest of {name} read another text")
             of_account[agreement.account_id].append(agreement)
+        for agreement_id in sorted(self._known.ended):
+            is_ended = any(
+                each.agreement_id == agreement_id and each.ended_at for each in snapshot.agreements
+            )
+            require(is_ended, "I1", f"agreement {agreement_id} goes on after its end")
         for session in self._just_ended(snapshot, "completed"):
-            is_there = any(each.token_id == session.token_id for each in snapshot.agreements)
+            given = sum(each.token_id == session.token_id for each in snapshot.agreements)
             has_agreed = session.has_agreement and session.clicks > 0
-            require(is_there == has_agreed, "I11", f"session {session.token_id} lost its agreement")
+            is_whole = given == (session.bookings if has_agreed else 0)
+            require(is_whole, "I11", f"session {session.token_id} lost an agreement")
         for account in snapshot.accounts.values():
             if account.is_active and account.keep_until is not None:
-                longest = max(
-                    (each.keeps_card_until for each in of_account[account.account_id]),
-                    default=None,
-                )
-                is_right = account.keep_until == longest
+                latest = self._kept_until(account, of_account[account.account_id])
+                is_right = account.keep_until == latest
                 require(is_right, "I8", f"account {account.account_id} is kept for another time")
         for told in snapshot.deliveries.get(EVERYTHING, {}).values():
             about = (told.told.type, told.reason)
@@ -378,6 +386,77 @@ class Invariants:
             before = self._accounts.get(told.told.account_id or "")
             is_over = before and before.keep_until and before.keep_until < self._latest
             require(is_over, "I1", f"account {told.told.account_id} was removed before its time")
+
+    def _kept_until(
+        self, account: AccountRow, agreements: Sequence[AgreementRow]
+    ) -> datetime | None:
+        """Return until when its agreements keep a card that is kept for bookings only."""
+        if account.is_taken_back:
+            agreements = [each for each in agreements if self._may_run(each)]
+            if not agreements and account.keep_until and account.keep_until <= self._latest:
+                # It is due to be removed.
+                return account.keep_until
+        return max((each.keeps_card_until for each in agreements), default=None)
+
+    def _may_run(self, agreement: AgreementRow) -> bool:
+        """Return whether a card may be charged under the agreement, by the clock of any process."""
+        return agreement.reason is None and self._latest < agreement.kept_until
+
+    def _cards_are_replaced_once_another_is_stored(self, snapshot: Snapshot) -> None:
+        sessions, agreements = snapshot.sessions, snapshot.agreements
+        self._replaces |= {key: each.replaces for key, each in sessions.items() if each.replaces}
+        new_cards = {
+            (self._replaces[key], each.account_id)
+            for key, each in sessions.items()
+            if key in self._replaces and each.status == "completed"
+        }
+        every = snapshot.deliveries.get(EVERYTHING, {})
+        for event_id in every.keys() - self._deliveries.get(EVERYTHING, {}).keys():
+            event = every[event_id]
+            about = (event.told.type, event.reason, event.by)
+            if about != ("account.removed", "replaced", "guest"):
+                continue
+            former, name = event.told.account_id, f"account {event.told.account_id}, replaced,"
+            has_other = any(old == former != new for old, new in new_cards)
+            require(has_other, "I8", f"{name} was removed before another card was stored")
+            is_needed = any(
+                each.account_id == former and self._may_run(each) for each in agreements
+            )
+            require(not is_needed, "I1", f"{name} was removed before the end of its booking")
+        for session in self._just_ended(snapshot, "completed"):
+            account = snapshot.accounts.get(self._replaces.get(session.token_id, ""))
+            if account is not None and account.account_id != session.account_id:
+                is_taken_back = not account.is_active or account.is_taken_back
+                name = f"account {account.account_id}"
+                require(is_taken_back, "I11", f"{name} is kept, although its guest replaced it")
+
+    def _nothing_that_was_taken_back_comes_back(self, snapshot: Snapshot) -> None:
+        for account in snapshot.accounts.values():
+            before = self._accounts.get(account.account_id)
+            name = f"account {account.account_id}"
+            if before is not None and not before.is_active:
+                require(not account.is_active, "I1", f"{name} is active again")
+            if not account.is_active or account.keep_until is not None:
+                continue
+            if before is None:
+                withdrawals = [
+                    other.withdrawn_at
+                    for other in snapshot.accounts.values()
+                    if other.is_same_card(account) and not other.is_active
+                ]
+            else:
+                withdrawals = [before.withdrawn_at] if before.is_taken_back else []
+            withdrawn_at = max(filter(None, withdrawals), default=None)
+            if withdrawn_at is None or account.token in self._known.reissued:
+                continue
+            # The account may have come from another of the same card.
+            agreed_at = [
+                consent.agreed_at
+                for consent in snapshot.consents.values()
+                if snapshot.accounts[consent.account_id].is_same_card(account)
+            ]
+            is_newer = any(withdrawn_at < each for each in agreed_at)
+            require(is_newer, "I11", f"{name} is kept without a consent since the withdrawal")
 
     def _confirmed_work_is_stored(self, snapshot: Snapshot) -> None:
         for token_id, started in self._known.started.items():
@@ -458,6 +537,9 @@ class Invariants:
                     has_agreement=now.has_agreement,
                     clicks=now.clicks,
                     agreement_ends_at=now.agreement_ends_at,
+                    bookings=now.bookings,
+                    replaces=now.replaces,
+                    former=now.former,
                 )
             if before.is_settled:
                 # It may be due again: its PSP is asked about the card of an earlier page.
@@ -574,6 +656,12 @@ class Invariants:
                 case "Agreement ended":
                     ends_at = session.agreement_ends_at
                     is_true = ends_at is not None and ends_at <= self._latest
+                    # A booking of the replaced card may be over, or the shop ended its agreement.
+                    is_true |= any(
+                        each.agreement_id in session.former
+                        and (each.reason is not None or each.ends_at <= self._latest)
+                        for each in snapshot.agreements
+                    )
                 case "Guest not found":
                     is_true = session.guest_id in missing
                 case "Invalid center id":
@@ -722,6 +810,30 @@ class Invariants:
         ):
             for merchant_account, token in sorted(found):
                 raise Broken("I7", f"{token} at {merchant_account} {what}")
+
+
+def _what_guests_take_back_is_noted(snapshot: Snapshot) -> None:
+    """Raise Broken unless each act of a guest has an entry and an event, and each agreement its events."""
+    every = snapshot.deliveries.get(EVERYTHING, {}).values()
+    actions = {"account.removed": "card.removed", "consent.withdrawn": "consent.withdrawn"}
+    told = Counter(
+        (actions[each.told.type], each.told.account_id or "")
+        for each in every
+        if each.by == "guest" and each.told.type in actions
+    )
+    difference = (told - snapshot.taken_back) + (snapshot.taken_back - told)
+    require(
+        not difference, "I10", f"an event or an entry of the audit trail is missing: {difference}"
+    )
+    of_agreements = Counter((each.told.type, each.agreement_id) for each in every)
+    for each in snapshot.agreements:
+        name = f"agreement {each.agreement_id}"
+        added = of_agreements["agreement.added", each.agreement_id]
+        ended = of_agreements["agreement.ended", each.agreement_id]
+        require(added == 1, "I10", f"{added} events tell of {name}")
+        # An erasure ends agreements without an event.
+        is_told = ended == (each.ended_at is not None) or snapshot.is_erased(each.guest_id)
+        require(is_told and ended <= 1, "I10", f"{ended} events tell of the end of {name}")
 
 
 def _guests_with_cards_have_one_default(snapshot: Snapshot) -> None:

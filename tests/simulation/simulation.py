@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from dependency_injector import providers
+from structlog.testing import capture_logs
 
 from adapters.catalogs import shipped_reservation_texts
 from adapters.fake_psp import signatures
@@ -22,7 +25,9 @@ from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
 from adapters.psp_suite.samples import a_uuid
 from adapters.sqlite.storage import SqliteStorage
+from domain.audit.entry import GUEST
 from domain.cards.account import Account
+from domain.cards.end_agreements import STATED
 from domain.centers.center import Center, CenterNotFound
 from domain.centers.payment_configuration import CardsPerGuest, PaymentConfiguration
 from domain.consents.consent_text import ConsentText
@@ -89,6 +94,9 @@ HARBOR: Final = Center(id=CenterId(a_uuid(1)), name="Harbor")
 GARDEN: Final = Center(id=CenterId(a_uuid(2)), name="Garden")
 SUMMIT: Final = Center(id=CenterId(a_uuid(3)), name="Summit")
 CENTERS: Final = (HARBOR, GARDEN, SUMMIT)
+
+OWN_PAGE: Final = f"{BASE_URL}/hosted-payments/portal"
+"""The address of the guest's own page, to which a session that replaces a card leads back."""
 
 BROWSERS: Final = ("phone", "laptop")
 LONG_LINK_MINUTES: Final = 2 * 24 * 60
@@ -242,12 +250,17 @@ class Simulation:
         self._invariants = Invariants(self._known)
         self._observer = Observer(folder, self._psp, self._known.endpoints)
         self._stored = self._observer.read()
+        self._ends = ExitStack()
+        self._log_lines = self._ends.enter_context(capture_logs())
+        self._unlogged = Counter[tuple[str, str]]()
+        self._cookies: dict[tuple[str, str], str] = {}
         self._visits: list[Visit] = []
         self._visit_of: dict[TokenId, Visit] = {}
         self._pages: list[tuple[TokenId, str]] = []
         self._names = {**NAMES, EVERYTHING: "the endpoint of everything"}
 
     def close(self) -> None:
+        self._ends.close()
         for process in self._processes:
             process.stop()
         self._operator.close()
@@ -304,17 +317,22 @@ class Simulation:
         end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
         text = "\n".join([*self.history, *end])
         for identifier, name in self._names.items():
-            for kind in ("session ", "account ", "event ", ""):
+            for kind in ("session ", "account ", "agreement ", "event ", ""):
                 text = text.replace(f"{kind}{identifier}", name)
         return text
 
     # Clients and guests.
 
     def a_client_adds_a_card(self, process: Process, choices: Random) -> None:
-        number = len(self._visits) + 1
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         if self._visits and choices.randrange(4):
             guest, center = self._visits[-1].guest, self._visits[-1].center
+        self._ask_to_add(process, choices, guest, center)
+
+    def _ask_to_add(
+        self, process: Process, choices: Random, guest: Guest, center: Center
+    ) -> CardSession | None:
+        number = len(self._visits) + 1
         request = AddCardRequest(
             guest_id=guest.id,
             center_id=center.id,
@@ -331,6 +349,7 @@ class Simulation:
             self._known.keyed.add(visit.redirect_uri)
         self._visits.append(visit)
         self._send(process, visit)
+        return visit.session
 
     def _booking(self, choices: Random, number: int) -> object:
         """Return the agreement of a visit, or None."""
@@ -430,19 +449,11 @@ class Simulation:
         if not self._stored.accounts:
             return
         account = _recent(choices, list(self._stored.accounts.values()))
-        change, container = choices.choice(list(CardChange)), process.container
+        change = choices.choice(list(CardChange))
 
         def act() -> Account | None:
-            opened = container.open_portal()(
-                SHOP,
-                access_token="a.json.token",
-                guest_id=account.guest_id,
-                center_id=account.center_id,
-                return_uri="https://shop.example/",
-                locale=None,
-            )
-            cookie = container.enter_portal()(opened.secret)
-            return container.change_card()(cookie, account.account_id, change)
+            cookie = self._cookie(process, choices, account)
+            return process.container.change_card()(cookie, account.account_id, change)
 
         result = self._call(
             f"{NAMES[account.guest_id]} asks the own page to {change}: {self._names[account.account_id]}",
@@ -451,6 +462,126 @@ class Simulation:
         )
         if isinstance(result, Account) and result.removed_at is not None:
             self._known.removed.add(account.account_id)
+
+    def a_guest_replaces_a_card_on_the_own_page(self, process: Process, choices: Random) -> None:
+        """Press Replace, once or twice, maybe for a card that is gone, and type a card or leave."""
+        accounts = list(self._stored.accounts.values())
+        active = [each for each in accounts if each.is_active]
+        if not active:
+            self.a_guest_books_again(process, choices)
+            self.a_guest_types_a_card(process, choices)
+            return
+        with_booking = {each.account_id for each in self._stored.agreements if not each.ended_at}
+        booked = [each for each in active if each.account_id in with_booking]
+        cards = choices.choice((booked, booked, booked, active, active, accounts)) or active
+        account = _recent(choices, cards)
+        session = None
+        for _ in range(choices.choice((1, 1, 2))):
+            session = self._press_replace(process, choices, account) or session
+        if session is not None and choices.randrange(4):
+            if choices.randrange(2):
+                # The card to be replaced may guarantee another booking.
+                self._book(process, choices, self._visit_of[session.token_id].guest)
+            page = self._open_link(process, choices, session.token_id)
+            if page is not None and choices.randrange(4):
+                same = _number_ending(account.last_four)
+                number = choices.choice((same, None, *GOOD_NUMBERS, *GOOD_NUMBERS))
+                self._type_card(process, choices, session.token_id, page, number)
+
+    def _press_replace(
+        self, process: Process, choices: Random, account: AccountRow
+    ) -> CardSession | None:
+        guest = next(each for each in GUESTS if each.id == account.guest_id)
+        center = next(each for each in CENTERS if each.id == account.center_id)
+        # The sessions of all replacements lead back to the same page.
+        self._known.sends[OWN_PAGE] += 1
+        # Sessions of the same instant have no order, and the newest counts.
+        self._clock.advance(timedelta(seconds=1))
+
+        def press() -> str:
+            cookie = self._cookie(process, choices, account)
+            return process.container.replace_card()(cookie, account.account_id)
+
+        link = self._call(
+            f"{guest.first_name} asks the own page to replace {self._names[account.account_id]}",
+            process,
+            press,
+            lambda link: f"session {parse_qs(urlsplit(link).query)['token_id'][0]}",
+        )
+        if isinstance(link, Exception):
+            return None
+        (token_id,) = parse_qs(urlsplit(link).query)["token_id"]
+        with self._operator.read() as unit:
+            session = unit.sessions.get(TokenId(token_id))
+        assert session is not None
+        if session.link_key is None:
+            # The guest was erased in the meantime.
+            return None
+        request = AddCardRequest(guest_id=guest.id, center_id=center.id, redirect_uri=OWN_PAGE)
+        self._visit_of[session.token_id] = Visit(0, SHOP, guest, center, request, session)
+        self._known.started[session.token_id] = (guest.id, center.id, OWN_PAGE)
+        self._check()
+        return session
+
+    def _cookie(self, process: Process, choices: Random, account: AccountRow) -> str:
+        """Return the cookie of a visit to the own page, which may have ended."""
+        whose = (account.guest_id, account.center_id)
+        if whose not in self._cookies or choices.randrange(2):
+            opened = process.container.open_portal()(
+                SHOP,
+                access_token="a.json.token",
+                guest_id=account.guest_id,
+                center_id=account.center_id,
+                return_uri="https://shop.example/",
+                locale=None,
+            )
+            self._cookies[whose] = process.container.enter_portal()(opened.secret)
+        return self._cookies[whose]
+
+    def a_guest_books_again(self, process: Process, choices: Random) -> None:
+        """Book once or twice for a guest who may use a card on file, and open the links."""
+        there = [
+            each
+            for each in self._stored.accounts.values()
+            if each.is_active and each.center_id == GARDEN.id
+        ]
+        if there:
+            of = _recent(choices, there).guest_id
+            guest = next(each for each in GUESTS if each.id == of)
+        else:
+            guest = choices.choice(GUESTS)
+        self._book(process, choices, guest)
+
+    def _book(self, process: Process, choices: Random, guest: Guest) -> None:
+        for _ in range(choices.choice((1, 2, 2))):
+            session = self._ask_to_add(process, choices, guest, GARDEN)
+            if session is not None:
+                self._open_link(process, choices, session.token_id)
+
+    def a_client_ends_an_agreement(self, process: Process, choices: Random) -> None:
+        """End an agreement, maybe after its booking, and maybe while its card is being replaced."""
+        agreements = self._stored.agreements
+        if not agreements:
+            self.a_guest_books_again(process, choices)
+            return
+        going_on = [each for each in agreements if each.ended_at is None]
+        agreement = _recent(choices, choices.choice((going_on, going_on, agreements)) or agreements)
+        caller, reason = choices.choice((SHOP, SHOP, KIOSK)), choices.choice(STATED)
+        result = self._call(
+            f"{caller.name} ends {self._names[agreement.agreement_id]} of "
+            f"{NAMES[agreement.guest_id]}: {reason}",
+            process,
+            lambda: process.container.end_agreement()(
+                caller,
+                guest_id=agreement.guest_id,
+                agreement_id=agreement.agreement_id,
+                reasons=[reason],
+                ats=[],
+            ),
+        )
+        if not isinstance(result, Exception):
+            require(caller is SHOP, "I5", "a client ended an agreement that it may not see")
+            self._known.ended.add(agreement.agreement_id)
 
     def a_client_cancels_a_session(self, process: Process, choices: Random) -> None:
         """Cancel a session before it is opened, with a card on its page, twice, or too late."""
@@ -539,7 +670,12 @@ class Simulation:
         if not under_way:
             self.a_client_adds_a_card(process, choices)
             return
-        token_id, visit = _recent(choices, choices.choice((under_way, under_way, sessions)))
+        token_id, _ = _recent(choices, choices.choice((under_way, under_way, sessions)))
+        self._open_link(process, choices, token_id)
+
+    def _open_link(self, process: Process, choices: Random, token_id: TokenId) -> str | None:
+        """Open a link; return the page of the PSP to which it leads, or None."""
+        visit = self._visit_of[token_id]
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
         browser = choices.choice(BROWSERS)
@@ -564,19 +700,19 @@ class Simulation:
         )
         # The clock of the process may change meanwhile.
         click.ended_at = self._clock.now() + MAX_CLOCK_SKEW
-        if isinstance(result, Exception):
-            return
-        if result != visit.redirect_uri:
-            page = result.rpartition("/")[2]
-            request = self._psp.page(page).request
-            whose = request.token_id
-            require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
-            clicks = {(each.browser, each.digest) for each in self._known.clicks[token_id]}
-            has_agreed = (browser, request.consent.digest) in clicks or not self._known.asks
-            if self._stored.sessions[token_id].has_agreement:
-                has_agreed = any(each == browser for each, _ in clicks)
-            require(has_agreed, "I11", f"a browser came to session {whose} without an agreement")
-            self._pages.append((TokenId(token_id), page))
+        if isinstance(result, Exception) or result == visit.redirect_uri:
+            return None
+        page = result.rpartition("/")[2]
+        request = self._psp.page(page).request
+        whose = request.token_id
+        require(whose == token_id, "I5", f"a guest was sent to the page of session {whose}")
+        clicks = {(each.browser, each.digest) for each in self._known.clicks[token_id]}
+        has_agreed = (browser, request.consent.digest) in clicks or not self._known.asks
+        if self._stored.sessions[token_id].has_agreement:
+            has_agreed = any(each == browser for each, _ in clicks)
+        require(has_agreed, "I11", f"a browser came to session {whose} without an agreement")
+        self._pages.append((token_id, page))
+        return page
 
     def _read_consent(
         self, process: Process, token_id: TokenId, browser: str
@@ -593,7 +729,7 @@ class Simulation:
             return None, None
         if way_back.agreement is None:
             return way_back.consent.digest, None
-        self._known.texts[token_id].add(way_back.agreement.text.text)
+        self._known.texts[token_id].update(way_back.agreement.texts)
         if way_back.card is not None:
             self._known.offered[token_id].add(way_back.card.account_id)
         return way_back.agreement.digest, way_back.card_name
@@ -608,9 +744,16 @@ class Simulation:
             process, choices, *_recent(choices, choices.choice((live, live, live, self._pages)))
         )
 
-    def _type_card(self, process: Process, choices: Random, token_id: TokenId, page: str) -> None:
+    def _type_card(
+        self,
+        process: Process,
+        choices: Random,
+        token_id: TokenId,
+        page: str,
+        number: str | None = None,
+    ) -> None:
         guest = self._visit_of[token_id].guest
-        number = choices.choice((*[GOOD_CARD] * 4, *sorted(TEST_CARDS)))
+        number = number or choices.choice((*[GOOD_CARD] * 4, *sorted(TEST_CARDS)))
         expiry = choices.choice(EXPIRIES)
         zipcode = WRONG_ZIPCODE if choices.randrange(8) == 7 else ADDRESS["zipcode"]
         self._log(
@@ -956,7 +1099,8 @@ class Simulation:
             return
         process = choices.choice(alive)
         steps = self._faults.steps
-        steps.append(Step(process, choices, choices.randrange(CALLS_UNTIL_FAULT)))
+        step = Step(process, choices, choices.randrange(CALLS_UNTIL_FAULT))
+        steps.append(step)
         try:
             RULES[rule](self, process, choices)
         except Killed:
@@ -969,6 +1113,8 @@ class Simulation:
                 each.stop()
                 each.start()
         self._check()
+        if not steps:
+            self._require_logged(may_lack=step.had_fault)
 
     def _interrupt(self, choices: Random) -> None:
         """Do one or several steps in the middle of another step."""
@@ -985,6 +1131,7 @@ class Simulation:
         for kind, ids in (
             ("session", self._stored.sessions),
             ("account", self._stored.accounts),
+            ("agreement", [each.agreement_id for each in self._stored.agreements]),
             ("endpoint", self._stored.endpoints),
             ("event", self._stored.deliveries.get(EVERYTHING, {})),
         ):
@@ -995,6 +1142,23 @@ class Simulation:
                 token = token_of(page.request.merchant_account, page.card)
                 self._names.setdefault(token, f"the card of {self._names[page.request.token_id]}")
         self._invariants.check(self._stored, self._clock.now())
+
+    def _require_logged(self, *, may_lack: bool) -> None:
+        """Raise Broken unless the log has a line for each card that a guest took back.
+
+        The audit trail has an entry for each. After a commit, a fault may prevent the line.
+        """
+        actions = {"card_removed": "card.removed", "consent_withdrawn": "consent.withdrawn"}
+        logged = Counter(
+            (actions[line["event"]], line["account_id"])
+            for line in self._log_lines
+            if line["event"] in actions and line.get("caller", GUEST) == GUEST
+        )
+        noted = self._stored.taken_back
+        require(logged <= noted, "I10", f"the log tells of what did not happen: {logged - noted}")
+        if may_lack:
+            self._unlogged = noted - logged
+        require(noted - logged == self._unlogged, "I10", f"the log lacks {noted - logged}")
 
     def _call(
         self,
@@ -1197,13 +1361,15 @@ _SHARES: Final[Mapping[Rule, int]] = {
     Simulation.a_client_looks: 1,
     Simulation.a_client_reads_events: 2,
     Simulation.a_client_removes_a_card: 2,
-    Simulation.a_client_chooses_a_default_card: 2,
     Simulation.a_client_cancels_a_session: 2,
     Simulation.a_guest_changes_a_card_on_the_own_page: 2,
+    Simulation.a_guest_replaces_a_card_on_the_own_page: 5,
+    Simulation.a_guest_books_again: 3,
+    Simulation.a_client_ends_an_agreement: 1,
     Simulation.a_client_erases_a_guest: 1,
     Simulation.a_client_merges_two_guests: 1,
     Simulation.a_client_chooses_a_default_card: 3,
-    Simulation.a_guest_replaces_a_card: 2,
+    Simulation.a_guest_adds_a_removed_card_again: 2,
     Simulation.a_guest_opens_a_link: 4,
     Simulation.a_guest_types_a_card: 5,
     Simulation.a_browser_comes_back: 2,

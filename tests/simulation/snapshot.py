@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from adapters.fake_psp.psp import FakePsp, PspPage
 from adapters.sqlite.connection import connect
+from domain.audit.entry import GUEST
 from domain.identifiers import CardToken, MerchantAccount
 from tests.simulation.endpoints import Arrival, Endpoints
 from tests.simulation.psp import pages_at, token_of, tokens_at
@@ -26,7 +27,11 @@ Row = TypeVar("Row")
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """A stored session. `attempt` is the number of its current attempt, 0 before the first."""
+    """A stored session. `attempt` is the number of its current attempt, 0 before the first.
+
+    `bookings` counts the agreements to which the guest is asked to agree. `replaces` is the account
+    that its card replaces, and `former` are the agreements that the new ones replace.
+    """
 
     token_id: str
     guest_id: str
@@ -49,6 +54,9 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     not_accepted: str | None
     attempt: int
     has_agreement: bool
+    bookings: int
+    replaces: str | None
+    former: Sequence[str]
     agreement_ends_at: datetime | None
     clicks: int
 
@@ -82,10 +90,24 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     removed_at: datetime | None
     is_default: bool
     keep_until: datetime | None
+    withdrawn_at: datetime | None
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Return whether its guest took the card back, and it stays for bookings only."""
+        return self.withdrawn_at is not None and self.keep_until is not None
 
     @property
     def is_active(self) -> bool:
         return self.removed_at is None
+
+    def is_same_card(self, other: AccountRow) -> bool:
+        """Return whether the other account is of the same card, guest and center."""
+        one, two = (
+            (each.guest_id, each.center_id, each.merchant_account, each.fingerprint)
+            for each in (self, other)
+        )
+        return one == two
 
     @property
     def token_at_psp(self) -> Token:
@@ -113,6 +135,7 @@ class AgreementRow(Struct, frozen=True, kw_only=True):
     ends_at: datetime
     kept_until: datetime
     ended_at: datetime | None
+    reason: str | None
 
     @property
     def keeps_card_until(self) -> datetime:
@@ -138,6 +161,14 @@ class ErasureRow(Struct, frozen=True, kw_only=True):
     due_at: datetime | None
     done_at: datetime | None
     merged_into: str | None
+
+
+class AuditRow(Struct, frozen=True, kw_only=True):
+    """An entry of the audit trail."""
+
+    actor: str
+    action: str
+    about: str
 
 
 class EndpointRow(Struct, frozen=True, kw_only=True):
@@ -166,6 +197,8 @@ class DeliveryRow(Struct, frozen=True, kw_only=True):
     endpoint_id: str
     told: Told
     reason: str | None
+    by: str | None
+    agreement_id: str | None
     due_at: datetime | None
     attempts: int
     status: str
@@ -178,7 +211,7 @@ class Snapshot:
     `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
     of the refused cards of each session and attempt. `deliveries` has those of each endpoint, by
     event. `numbered` has the events of the list in its order, and `unnumbered` those that will follow.
-    `consents` has those of accounts, by session. `audit` has the actions in the audit trail.
+    `consents` has those of accounts, by session. `audit` has the entries of the audit trail.
     `arrivals` are the events that endpoints have taken.
     """
 
@@ -197,7 +230,7 @@ class Snapshot:
     deliveries: Mapping[str, Mapping[str, DeliveryRow]]
     numbered: Sequence[str]
     unnumbered: frozenset[str]
-    audit: Sequence[str]
+    audit: Sequence[AuditRow]
     pages: Sequence[PspPage]
     tokens: frozenset[Token]
     arrivals: Sequence[Arrival]
@@ -225,6 +258,11 @@ class Snapshot:
     def held(self) -> frozenset[Token]:
         """The tokens of active accounts."""
         return frozenset(each.token_at_psp for each in self.accounts.values() if each.is_active)
+
+    @property
+    def taken_back(self) -> Counter[tuple[str, str]]:
+        """How often guests removed each account, or withdrew its consent, by the audit trail."""
+        return Counter((each.action, each.about) for each in self.audit if each.actor == GUEST)
 
     def is_erased(self, guest_id: str) -> bool:
         """Return whether a guest was erased or merged."""
@@ -279,6 +317,14 @@ _SESSIONS: Final = """
         json_extract(configuration, '$.cards_per_guest') AS cards_per_guest,
         nullif(json_extract(configuration, '$.refuse_funding'), '[]') AS refuse_funding,
         agreement IS NOT NULL AS has_agreement,
+        (agreement IS NOT NULL) + coalesce(json_array_length(replaces, '$.further'), 0) AS bookings,
+        json_extract(replaces, '$.account_id') AS replaces,
+        (
+            SELECT json_group_array(former) FROM (
+                SELECT json_extract(agreement, '$.replaces') AS former
+                UNION ALL SELECT json_extract(value, '$.replaces') FROM json_each(replaces, '$.further')
+            ) WHERE former IS NOT NULL
+        ) AS former,
         json_extract(agreement, '$.ends_at') AS agreement_ends_at, coalesce(json_array_length(clicks), 0) AS clicks,
         coalesce(json_extract(attempt, '$.request.attempt'), 0) AS attempt
     FROM card_sessions ORDER BY rowid
@@ -294,8 +340,8 @@ _CONSENTS: Final = """
 
 _AGREEMENTS: Final = """
     SELECT agreement_id, account_id, guest_id, token_id, json_extract(shown, '$.text') AS text,
-        json_extract(terms, '$.ends_at') AS ends_at, kept_until, ended_at
-    FROM agreements
+        json_extract(terms, '$.ends_at') AS ends_at, kept_until, ended_at, reason
+    FROM agreements ORDER BY rowid
 """
 
 _ENDPOINTS: Final = """
@@ -304,7 +350,7 @@ _ENDPOINTS: Final = """
 
 _DELIVERIES: Final = """
     SELECT event_id, endpoint_id, event AS told, json_extract(event, '$.reason') AS reason,
-        due_at, attempts, status
+        json_extract(event, '$.by') AS by, json_extract(event, '$.agreement_id') AS agreement_id, due_at, attempts, status
     FROM event_deliveries ORDER BY rowid
 """
 
@@ -312,7 +358,7 @@ _NUMBERED: Final = "SELECT event_id FROM events WHERE number IS NOT NULL ORDER B
 
 _PSP_TABLES: Final = ("guests", "pages", "cards", "lost_cards", "events")
 
-_AUDIT: Final = "SELECT action FROM audit_entries ORDER BY rowid"
+_AUDIT: Final = "SELECT actor, action, about FROM audit_entries ORDER BY rowid"
 
 
 class Observer:
@@ -333,7 +379,7 @@ class Observer:
         pages = pages_at(self._psp)
         self._db.execute("BEGIN")
         try:
-            sessions = self._rows(_SESSIONS, SessionRow)
+            sessions = self._rows(_SESSIONS, SessionRow, documents=("former",))
             accounts = self._rows("SELECT * FROM payment_accounts ORDER BY sequence", AccountRow)
             return Snapshot(
                 sessions={each.token_id: each for each in sessions},
@@ -356,7 +402,7 @@ class Observer:
                 deliveries=self._deliveries(),
                 numbered=[row["event_id"] for row in self._db.query(_NUMBERED)],
                 unnumbered=self._ids("SELECT event_id FROM events WHERE number IS NULL"),
-                audit=[row["action"] for row in self._db.query(_AUDIT)],
+                audit=self._rows(_AUDIT, AuditRow),
                 arrivals=tuple(self._endpoints.arrivals),
                 pages=pages,
                 tokens=frozenset(tokens_at(self._psp, pages)),

@@ -29,6 +29,7 @@ from domain.psps.webhook import WebhookDelivery
 from domain.retries import LEASE
 from domain.sessions.polling import ANSWERED_WITHIN
 from domain.sessions.session import CardSession
+from domain.settling.store_agreement import store_agreement
 from entrypoints.container import build
 from entrypoints.settings import Settings
 from tests.builders import CENTER_ID, a_brought_card, a_guest, an_agreement, terms_of_a_booking
@@ -36,6 +37,7 @@ from tests.databases import change_by_hand, committed
 from tests.installation import (
     CHALLENGED_CARD,
     DECLINED_CARD,
+    GOOD_CARD,
     MERCHANT,
     OTHER_GOOD_CARD,
     PREPAID_CARD,
@@ -306,33 +308,66 @@ def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:
 
 
 def card_on_the_own_page(it: It) -> tuple[str, Account]:
-    return visit_of(it), default_card_beside_another(it)
-
-
-def booked_card_on_the_own_page(it: It) -> tuple[str, Account]:
-    use_card_on_file(it, booking_with_a_card_on_file(it))
-    (account,) = it.accounts()
-    it.put_account(replace(account, keep_until=None))
+    account = default_card_beside_another(it)
     return visit_of(it), account
 
 
-def card_that_replaces_another(it: It) -> CardSession:
-    """Return a session with a card, which replaces one with two bookings."""
-    cookie, account = booked_card_on_the_own_page(it)
-    it.container.replace_card()(cookie, account.account_id)
+def booked_card_on_the_own_page(it: It) -> tuple[str, Account]:
+    """Return a visit, and a card with two bookings."""
+    use_card_on_file(it, booking_with_a_card_on_file(it))
+    (account,) = it.accounts()
+    book_again(it, account, number=2)
+    return visit_of(it), account
+
+
+def replacement_to_agree_to(it: It) -> tuple[CardSession, str]:
+    """Return a session whose card is to replace one with two bookings, and the digest of the texts."""
+    replace_card(it, booked_card_on_the_own_page(it))
     with it.storage.read() as unit:
         session = next(each for each in unit.sessions.of_guest(GUEST_ID) if each.replaces)
-    it.known.sends[session.redirect_uri] += 1
     way_back = it.container.find_way_back()(key=session.link_key)
     assert way_back is not None
     assert way_back.agreement is not None
     it.known.texts[session.token_id].update(way_back.agreement.texts)
-    it.use_cases.open_hosted_page(
-        key=session.link_key, by_click=True, agreed=way_back.agreement.digest, browser="b" * 22
-    )
-    it.type_card(session, OTHER_GOOD_CARD)
-    it.known.removed.discard(account.account_id)
+    return session, way_back.agreement.digest
+
+
+def card_that_replaces_another(it: It, number: str = OTHER_GOOD_CARD) -> CardSession:
+    """Return a session with a card, which replaces one with two bookings."""
+    session, digest = replacement_to_agree_to(it)
+    agree_again(it, (session, digest))
+    it.type_card(session, number)
     return it.session(session.token_id)
+
+
+def card_that_replaces_itself(it: It) -> CardSession:
+    return card_that_replaces_another(it, GOOD_CARD)
+
+
+def card_that_replaces_one_booked_since(it: It) -> CardSession:
+    """Return a session with a card, which replaces one that guarantees another booking since."""
+    session = card_that_replaces_another(it)
+    (account,) = it.accounts()
+    book_again(it, account, number=3)
+    return session
+
+
+def card_on_the_own_page_and_its_successor(it: It) -> tuple[str, Account]:
+    card_that_replaces_another(it)
+    (account,) = it.accounts()
+    return visit_of(it), account
+
+
+def agreement_of_a_card_that_is_replaced(it: It) -> Agreement:
+    card_that_replaces_another(it)
+    with it.storage.read() as unit:
+        return unit.agreements.of_guest(GUEST_ID)[-1]
+
+
+def double_with_the_card_that_replaces_another(it: It) -> None:
+    it.has_guest(DOUBLE)
+    it.stored_card(OTHER_GOOD_CARD, guest_id=DOUBLE.id)
+    card_that_replaces_another(it)
 
 
 def card_on_file_that_replaces_another(it: It) -> CardSession:
@@ -344,6 +379,8 @@ def card_on_file_that_replaces_another(it: It) -> CardSession:
 
 
 def visit_of(it: It) -> str:
+    # The sessions so far are older.
+    it.clock.advance(timedelta(seconds=1))
     opened = it.container.open_portal()(
         it.caller,
         access_token="a.json.token",
@@ -372,6 +409,22 @@ def changing(change: CardChange) -> Callable[[It, tuple[str, Account]], None]:
 
 def add(it: It, billing_info: object) -> object:
     return it.add_card(idempotency_key="key", billing_info=billing_info).status
+
+
+def replace_card(it: It, visited: tuple[str, Account]) -> None:
+    cookie, account = visited
+    it.known.sends[it.container.links().portal_page_uri] += 1
+    it.container.replace_card()(cookie, account.account_id)
+
+
+def agree_again(it: It, shown: tuple[CardSession, str]) -> str:
+    """Open the link of a replacement by the button of agreement; return where it leads."""
+    session, digest = shown
+    address = it.use_cases.open_hosted_page(
+        key=session.link_key, by_click=True, agreed=digest, browser="b" * 22
+    )
+    page = it.psp.page(address.rpartition("/")[2])
+    return "a page that is over" if page.is_over else "a live page"
 
 
 def cancel_at_desk(it: It, desk: tuple[CardSession, str]) -> None:
@@ -462,7 +515,8 @@ def agreed(it: It, account: Account, number: int, ends_at: datetime, keep_for: t
     )
     it.known.texts[agreement.token_id].add(agreement.shown.text)
     with committed(it.storage) as unit:
-        unit.agreements.add(agreement)
+        note_event, now = it.container.note_event(), it.clock.now()
+        store_agreement(unit, note_event, agreement, psp_account=account.psp_account, now=now)
         found = unit.agreements.of_account(account.account_id)
         keep_until = max(each.keeps_card_until for each in found)
         unit.accounts.update(replace(account, keep_until=keep_until))
@@ -487,11 +541,20 @@ def booking_with_a_card_on_file(it: It) -> Mapping[str, str | None]:
     """Return the click with which a guest uses a card on file for a booking."""
     it.container.set_center()(CENTER_ID, {"time_zone": "Europe/Berlin"})
     it.container.set_reservation_text()(CENTER_ID, "en")
-    account, starts_at = it.stored_card(), it.clock.now() + timedelta(days=2)
+    return booking_with(it, it.stored_card(), number=1)
+
+
+def book_again(it: It, account: Account, *, number: int) -> None:
+    use_card_on_file(it, booking_with(it, account, number=number))
+
+
+def booking_with(it: It, account: Account, *, number: int) -> Mapping[str, str | None]:
+    """Return the click with which a guest uses a card on file for the booking of this number."""
+    starts_at = it.clock.now() + timedelta(days=1 + number)
     session = it.add_card(
-        redirect_uri=OTHER_VISIT,
+        redirect_uri=f"{REDIRECT_URI}&visit={1 + number}",
         agreement={
-            "reference": "booking-1",
+            "reference": f"booking-{number}",
             "description": "2 × massage",
             "starts_at": starts_at.isoformat(),
             "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
@@ -638,7 +701,8 @@ USE_CASES: Final[Mapping[str, Expected]] = {
             a_link_opened_while_the_psp_was_down=It.session_without_page,
             a_link_whose_page_has_a_card=It.session_with_card,
         )
-        + after(use_card_on_file, a_booking_with_a_card_on_file=booking_with_a_card_on_file),
+        + after(use_card_on_file, a_booking_with_a_card_on_file=booking_with_a_card_on_file)
+        + after(agree_again, a_replacement_with_two_bookings=replacement_to_agree_to),
         without_psp=(ProviderUnavailable, "a live page", "a page that is over"),
         next_try_after=ANSWERED_WITHIN,
     ),
@@ -664,6 +728,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
             a_link_to_cancel=It.add_card,
             a_page_to_cancel=It.opened_session,
             a_page_to_cancel_that_has_a_card=It.session_with_card,
+            a_replacement_to_cancel=card_that_replaces_another,
             a_page_to_cancel_that_was_requested_while_the_psp_was_down=It.session_without_page,
         ),
         without_storage=(ServiceUnavailable, "open cancelled"),
@@ -683,7 +748,15 @@ USE_CASES: Final[Mapping[str, Expected]] = {
             *after(
                 changing(CardChange.WITHDRAW),
                 a_booked_card_whose_guest_withdraws=booked_card_on_the_own_page,
+                a_card_whose_guest_withdraws_while_it_is_replaced=card_on_the_own_page_and_its_successor,
             ),
+        )
+    ),
+    "ReplaceCard": Expected(
+        situations=after(
+            replace_card,
+            a_card_to_replace=card_on_the_own_page,
+            a_card_with_two_bookings_to_replace=booked_card_on_the_own_page,
         )
     ),
     "CancelSessionsOfCaller": Expected(
@@ -712,6 +785,8 @@ USE_CASES: Final[Mapping[str, Expected]] = {
                 a_card_whose_token_is_being_discarded=token_being_discarded,
                 a_card_that_replaces_another=card_that_replaces_another,
                 a_card_on_file_that_replaces_another=card_on_file_that_replaces_another,
+                a_card_that_replaces_itself=card_that_replaces_itself,
+                a_card_that_replaces_one_with_a_further_booking=card_that_replaces_one_booked_since,
                 a_page_without_a_card=page_without_a_card,
                 a_page_with_refused_cards=refused_cards,
                 a_page_requested_while_the_psp_was_down=It.session_without_page,
@@ -780,6 +855,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
                 a_guest_with_a_card_to_erase=It.stored_card,
                 a_guest_who_has_typed_a_card_to_erase=two_cards_to_erase,
                 a_guest_whose_page_was_requested_while_the_psp_was_down=It.session_without_page,
+                a_guest_who_replaces_a_card_to_erase=card_that_replaces_another,
             ),
             *after(erase_again, a_guest_of_a_restored_backup=restored_backup),
         )
@@ -790,6 +866,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
                 merge,
                 two_guests_with_the_same_card_to_merge=double_with_the_same_card,
                 a_guest_to_merge_who_types_a_card=double_who_types_a_card,
+                a_guest_to_merge_with_the_card_that_replaces_another=double_with_the_card_that_replaces_another,
             ),
             *after(erase_again, a_double_of_a_restored_backup=restored_backup_of_a_double),
         )
@@ -800,6 +877,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
             a_guest_with_a_card_was_erased=being_erased(It.stored_card),
             a_guest_who_has_typed_a_card_was_erased=being_erased(two_cards_to_erase),
             a_guest_without_a_page_was_erased=being_erased(It.session_without_page),
+            a_guest_who_replaces_a_card_was_erased=being_erased(card_that_replaces_another),
         ),
         without_psp=(None,),
         next_try_after=timedelta(minutes=30),
@@ -808,7 +886,13 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "ReplayEventsSince": Expected(
         situations=after(replay_all, events_to_replay_since_a_time=delivered_event)
     ),
-    "EndAgreement": Expected(situations=after(end_agreement, an_agreement_to_end=agreement_to_end)),
+    "EndAgreement": Expected(
+        situations=after(
+            end_agreement,
+            an_agreement_to_end=agreement_to_end,
+            an_agreement_to_end_whose_card_is_replaced=agreement_of_a_card_that_is_replaced,
+        )
+    ),
     "EndAgreements": Expected(
         situations=after(
             end_agreements, two_agreements_that_are_over=two_agreements_whose_bookings_are_over
@@ -875,8 +959,6 @@ ONE_UNIT: Final = frozenset(
             "OpenPortal",
             "EnterPortal",
         ),
-        # Each call starts another session, like add-card without a key.
-        "ReplaceCard",
         *("MoveInstallation", "RecognizeOrigin", "SeparateCopy"),
         *("NoteOperatorsAct", "PutGuest", "PutProduct", "RemoveEventEndpoint", "RevokeToken"),
         *("RollEventSecret", "SetCenter", "SetConsent", "SetReservationText", "TrustKeys"),
