@@ -656,7 +656,7 @@ class Simulation:
             require(caller is SHOP, "I5", "a client merged guests without the permission to")
             self._known.missing.add(goes.id)
 
-    def a_guest_replaces_a_card(self, process: Process, choices: Random) -> None:
+    def a_guest_adds_a_removed_card_again(self, process: Process, choices: Random) -> None:
         """Remove a card and add a card again, which may get the token that is being discarded."""
         self.a_client_removes_a_card(process, choices)
         self.a_client_adds_a_card(process, choices)
