@@ -249,9 +249,10 @@ def test_a_link_to_the_guests_own_page_remembers_the_last_20_browsers(
         page_of(installation, first)
 
 
-def test_at_most_20_links_to_a_guests_own_page_can_be_created_in_a_day(
+def test_at_most_20_links_to_a_guests_page_at_a_center_can_be_created_in_a_day(
     installation: Installation,
 ) -> None:
+    installation.has_other_center()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     for _ in range(MAX_PORTAL_SESSIONS):
         opened(installation)
