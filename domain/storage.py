@@ -93,8 +93,8 @@ class WriteUnit(UnitOfWork, Protocol):
     def commit(self) -> None:
         """Make the changes durable.
 
-        The unit is then over, even if this raises ServiceUnavailable. Raises RuntimeError in a
-        read-only unit.
+        The unit is then over, even if this raises ServiceUnavailable. Raises RuntimeError if the
+        unit is already over.
         """
         ...
 

@@ -43,7 +43,7 @@ CONNECT_SECONDS: Final = 2
 AWAY_SECONDS: Final = 0.5
 """How long a unit waits for a connection while the server is known to be down."""
 CHECK_SECONDS: Final = 1.5
-"""How long the server may take to answer the check of a connection before use."""
+"""How long the server may take to begin a transaction, which also checks the connection."""
 LOCK_SECONDS: Final = 5
 """How long a statement waits for a lock."""
 STATEMENT_SECONDS: Final = 8
@@ -79,6 +79,8 @@ _WARNING: Final = "01000"
 """The SQLSTATE of a warning without a code of its own."""
 
 _TO_ROLL_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+_RESPONDED: Final = (TransactionStatus.IDLE, TransactionStatus.INERROR)
+"""The states of a connection after the server refused to begin a transaction."""
 
 # Set in each transaction, because behind a pooler the next transaction may get another session of
 # the server.
@@ -292,7 +294,9 @@ class Connections:
         mine.is_in_transaction, mine.is_writing = True, writing
         try:
             with translated(writing=writing), self._pooled() as connection:
-                transaction = Transaction(connection, mine.begun, url=self._url, writing=writing)
+                # Only this transaction may use the response.
+                begun = vars(mine).pop("begun")
+                transaction = Transaction(connection, begun, url=self._url, writing=writing)
                 try:
                     yield transaction
                 finally:
@@ -400,7 +404,7 @@ class Connections:
                     max_waiting=0,
                     # Without backoff: the next unit makes the pool connect again.
                     reconnect_timeout=1,
-                    check=self._check,
+                    check=self._begin_as_check,
                     configure=self._configure,
                     name="cardonfile",
                     open=True,
@@ -416,7 +420,7 @@ class Connections:
             self._refusal = psycopg.OperationalError(_IS_STANDBY)
             raise self._refusal
 
-    def _check(self, connection: Connection) -> None:
+    def _begin_as_check(self, connection: Connection) -> None:
         """Begin the thread's transaction, which shows whether the connection still works.
 
         A check in a round trip of its own took 11% of the time of an add-card.
@@ -427,14 +431,15 @@ class Connections:
                 mine.begun = _begin(
                     connection, _BEGIN_IDENTIFIED if mine.is_writing else _BEGIN_READING
                 )
-        except psycopg.OperationalError:
+        except psycopg.Error as refusal:
+            if connection.info.transaction_status in _RESPONDED:
+                # Another connection would be refused too.
+                mine.begun = refusal
+                return
             # A restart or failover has most likely cut off the other connections too.
             if self._pool is not None:
                 self._pool.drain()
             raise
-        except psycopg.Error as refusal:
-            # Another connection would be refused too.
-            mine.begun = refusal
 
 
 def connect(url: str) -> Connection:

@@ -70,7 +70,9 @@ def relayed(relay: Relay) -> Iterator[PostgresqlStorage]:
 def short_lock_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let write transactions hardly wait for locks."""
     lock_timeout = f"'{connection.LOCK_SECONDS}s'"
-    assert lock_timeout in connection._BEGIN_WRITING
+    assert lock_timeout in connection._BEGIN_IDENTIFIED
     monkeypatch.setattr(
-        connection, "_BEGIN_WRITING", connection._BEGIN_WRITING.replace(lock_timeout, "'10ms'")
+        connection,
+        "_BEGIN_IDENTIFIED",
+        connection._BEGIN_IDENTIFIED.replace(lock_timeout, "'10ms'"),
     )

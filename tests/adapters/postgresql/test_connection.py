@@ -383,6 +383,19 @@ class TestOutage:
         finally:
             execute(url, f"DROP ROLE {clerk}")
 
+    def test_a_transaction_that_the_server_refuses_does_not_count_as_an_outage(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refused = "; DO $$ BEGIN RAISE 'out of memory' USING ERRCODE = '53200'; END $$"
+        monkeypatch.setattr(connection, "_BEGIN_IDENTIFIED", connection._BEGIN_IDENTIFIED + refused)
+        with closing(PostgresqlStorage(url)) as storage, capture_logs() as logs:
+            with pytest.raises(ServiceUnavailable) as raised:
+                add_session(storage)
+
+            assert isinstance(raised.value.__cause__, psycopg.errors.OutOfMemory)
+            assert not has_session(storage)
+        assert logs == []
+
     def test_an_error_in_an_sql_statement_does_not_count_as_an_outage(
         self, storage: PostgresqlStorage
     ) -> None:
