@@ -10,6 +10,6 @@ import msgspec
 
 
 def prepare(*types: type) -> None:
-    """Prepare these types for use by several threads. Call this at import."""
+    """Prepare these types for use by several threads. Call this when the module is imported."""
     for each in types:
         msgspec.json.Decoder(each)

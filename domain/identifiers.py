@@ -1,6 +1,6 @@
-"""The types of identifiers. Each has a separate type, so that the type checker finds mix-ups.
+"""The types of identifiers, which are separate so that the type checker finds mix-ups.
 
-UUIDs are texts in 36-character form and lower case.
+UUIDs are stored as strings of 36 characters in lower case.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ link of a session of an earlier release.
 LinkKey = NewType("LinkKey", str)
 """The secret of a session's link: 26 characters, `a` to `z` and `2` to `7`, which hold 128 bits."""
 AccountId = NewType("AccountId", str)
-AgreementId = NewType("AgreementId", str)
 """The payment account identifier: the reference to a stored card."""
+AgreementId = NewType("AgreementId", str)
 CallerName = NewType("CallerName", str)
 ProviderName = NewType("ProviderName", str)
 """The name of a payment service provider (PSP), such as `fake`."""

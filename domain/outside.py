@@ -27,12 +27,12 @@ class Clock(Protocol):
 
 
 def time_before(now: datetime, ago: timedelta) -> datetime:
-    """Return the time `ago` before `now`, but not earlier than the first time that can be stored."""
+    """Return `now` minus `ago`, or the earliest time that can be stored if that is later."""
     return now - min(ago, now - _FIRST)
 
 
 def time_after(now: datetime, wait: timedelta) -> datetime:
-    """Return the time `wait` after `now`, but not later than the last time that can be stored."""
+    """Return `now` plus `wait`, or the latest time that can be stored if that is earlier."""
     return now + min(wait, _LAST - now)
 
 

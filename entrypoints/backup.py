@@ -22,9 +22,9 @@ class BackupExists(Exception):
 def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
     """Copy every database into a folder, and return the written files.
 
-    The folder is created if it is missing. Only the owner can read the files. If any file cannot be
-    written or fails its check, all files are deleted. The service may run meanwhile. Raises
-    BackupExists, OSError, and the errors that `plain_errors` describes.
+    The service may be running. The folder is created if it is missing. Only the owner can read the
+    files. If any file cannot be written or fails its check, all files of this backup are deleted.
+    Raises BackupExists, OSError, and the errors that `plain_errors` describes.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     end = f"{_mark(settings)}-{_stamp(now)}"

@@ -283,7 +283,7 @@ def end_when_replaced(container: Container) -> threading.Event:
 def _keep_checking(container: Container) -> None:
     """Check the storage once a minute.
 
-    Even a process without requests then notices that its database was replaced.
+    Thus even a process that gets no requests notices when its database is replaced.
     """
     while True:
         time.sleep(CHECK_STORAGE_EVERY_SECONDS)

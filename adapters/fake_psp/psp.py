@@ -229,10 +229,10 @@ class FakePsp:
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
-        """Prepare the file, which is created if it does not exist.
+        """Prepare the file `database`. Create it if it does not exist.
 
-        `base_url` is the origin of the pages, without a slash at the end. The file is closed
-        afterwards, so that the process may fork.
+        `base_url` is the origin of the pages, without a slash at the end. The connection to the
+        file is closed afterwards, so that the process may fork.
         """
         self.base_url = base_url
         self.clock = clock

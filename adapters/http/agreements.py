@@ -91,7 +91,10 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, agreement: Agreement) -> Self:
-        """Return the response for an agreement. Its terms and its text are on the same level."""
+        """Return the response for an agreement.
+
+        The fields of its terms and of its text are not nested, but fields of the response itself.
+        """
         return msgspec.convert(_fields(agreement), cls, from_attributes=True)
 
 

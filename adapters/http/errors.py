@@ -46,7 +46,10 @@ class InvalidRequest(Refusal):
 
 
 class UnknownQueryParameter(Refusal):
-    """A list has no such query parameter. Ignoring it would return more than the client wanted."""
+    """The list does not have this query parameter.
+
+    If an unknown filter were ignored, the list would contain more than the client wanted.
+    """
 
     code = 400
     type = "unknown_query_parameter"

@@ -431,9 +431,9 @@ def _link_in(req: falcon.Request) -> dict[str, str]:
 
 
 def _name_in(user_agent: str | None) -> str:
-    """Return a browser's User-Agent as one line of limited length.
+    """Return the printable characters of a browser's User-Agent, up to the maximum length.
 
-    It may contain any characters.
+    A client may send any characters as its User-Agent.
     """
     printable = filter(str.isprintable, user_agent or "")
     return "".join(printable)[:MAX_USER_AGENT_LENGTH]

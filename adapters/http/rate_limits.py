@@ -52,11 +52,13 @@ class Counted(NamedTuple):
 
 
 class RateLimits:
-    """Counts failed authentications per address, loads per page with a secret, and writes per caller.
+    """The limits on failed authentications, on loads of pages with a secret, and on writes.
 
-    With a shared storage, all processes count together. Without a shared storage, or while it is
-    unavailable, each process counts separately. The limits then still apply, and requests do not
-    wait for the storage.
+    Failed authentications are counted per address, loads per page, and writes per caller.
+
+    With a shared storage, all processes share the counts. Without a shared storage, or while it is
+    unavailable, each process applies the limits to its own counts, and requests do not wait for the
+    storage.
     """
 
     def __init__(self, *, write: str | None = None, shared: Storage | None = None) -> None:

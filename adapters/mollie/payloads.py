@@ -102,7 +102,7 @@ class _Details(msgspec.Struct, rename="camel"):
     wallet: str | None = None
 
     def facts(self, card: Card) -> Card:
-        """Return the card with facts that only the payment contains."""
+        """Return `card` with the facts that Mollie reports only in the payment."""
         return replace(
             card,
             # The funding is None for `deferred-debit`, because banks of some countries call it
@@ -212,7 +212,7 @@ class Methods(msgspec.Struct):
 
     @property
     def take_cards(self) -> bool:
-        """Whether cards are switched on."""
+        """Whether card payments are switched on for the merchant account."""
         return _Method(CARD) in self.embedded.get("methods", [])
 
 

@@ -33,7 +33,9 @@ PSP_NOTE: Final = "PSP: "
 
 
 class GuardedProvider(PaymentProvider):
-    """A PSP whose calls pass a bulkhead (optional), a circuit breaker and the merchant check.
+    """Wraps a PSP: every call goes through an optional bulkhead, a circuit breaker and a check.
+
+    The check ensures that the keys still belong to the same merchant (`merchants.py`).
 
     A response with impossible values is treated like a missing response. If only a refusal code or
     an optional fact about a card is impossible, only that value is dropped. Outages are logged. A

@@ -1270,7 +1270,7 @@ class TestSignature:
             assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
     # Shows F34.
-    def test_the_old_or_the_new_webhook_secret_is_accepted_during_a_rotation(
+    def test_both_the_old_and_the_new_webhook_secret_are_accepted_during_a_rotation(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         adapter = psp.adapter(["a new secret", SECRET])
@@ -1731,7 +1731,7 @@ class TestDamagedResponse:
             each for each in methods_of(facts) if each not in (Method.DISCARD, Method.FORGET_GUEST)
         ],
     )
-    def test_a_damaged_response_raises_only_exceptions_of_the_port(
+    def test_a_damaged_response_raises_only_exceptions_that_the_port_declares(
         self, session: Session, method: Method
     ) -> None:
         act = session.prepare(method)

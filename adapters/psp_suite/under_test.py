@@ -181,7 +181,7 @@ class WaysOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The properties in which PSPs differ.
+    """The facts about a PSP that the suite needs to know, because they differ between PSPs.
 
     Cards and pages:
 

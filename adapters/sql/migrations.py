@@ -352,7 +352,10 @@ class DatabaseIsNewer(DatabaseUnusable):
 
 
 class DatabaseOfNoRelease(DatabaseUnusable):
-    """A build between two releases has created the database, with the `unknown` migrations."""
+    """The database was migrated by a build that is not a release.
+
+    `unknown` contains the migrations of that build that this release does not have.
+    """
 
     def __init__(self, unknown: Sequence[str]) -> None:
         super().__init__(

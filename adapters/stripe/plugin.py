@@ -96,9 +96,10 @@ def _api_base(url: str | None) -> str:
 
 
 def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
-    """Return the adapter. STRIPE_LOG is unset in this process, so that the SDK does not print logs.
+    """Return the adapter. Unset STRIPE_LOG in this process, so that the SDK does not print logs.
 
-    Raises PspSettingsError if the SDK is not installed, or if it prints logs already.
+    Raises PspSettingsError if the SDK is not installed, or if it was imported while STRIPE_LOG was
+    set.
     """
     if os.environ.get(SDK_LOG) and "stripe" in sys.modules:
         raise PspSettingsError(f"unset {SDK_LOG}: Stripe's SDK would print guests' details")

@@ -190,10 +190,10 @@ class Account(Card, WorkAtPsp):
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
-        """Return this account with the state of the card that was read at the PSP.
+        """Return this account with the details of `card`, which were read at the PSP at `read_at`.
 
         If the brand has changed, `authenticated`, `charge_reference` and `network_transaction_id`
-        are cleared, because they come from the bank of the former brand.
+        are cleared, because their values come from the bank that issued the card of the old brand.
         """
         if (card.card_logo, card.last_four) == (self.card_logo, self.last_four):
             if card.fingerprint == card.token:

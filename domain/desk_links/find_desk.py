@@ -25,7 +25,7 @@ class DeskLinkUnknown(Exception):
 
 
 class DeskLinkStopped(Exception):
-    """The token with which the desk link was made is revoked or expired."""
+    """The desk link has ended, because its maker's access token is revoked or has expired."""
 
 
 def find_desk(unit: UnitOfWork, secret: str, now: datetime) -> tuple[DeskLink, Caller, CardSession]:

@@ -86,8 +86,8 @@ class Shown:
     """A text as the guest read it, and its language (RFC 5646).
 
     `page` is the address of the page, or the name of the PSP's page. `button` is the label of the
-    button that the guest clicked, and `box` is the label of the box that the guest ticked. Each of
-    them is null if there was no such button or box, or if the label is not known.
+    button that the guest clicked, and `box` is the label of the box that the guest ticked. A label
+    is null if there was no such button or box, or if the label is not known.
     """
 
     version: str

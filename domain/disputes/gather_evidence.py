@@ -46,9 +46,9 @@ class GatherEvidence:
     def __call__(
         self, unit: UnitOfWork, account: Account, now: datetime, *, shows_guest: bool
     ) -> DisputeEvidence:
-        """Return the evidence. Raises RecordUnreadable.
+        """Return the evidence about an account. Raises RecordUnreadable.
 
-        Without `shows_guest`, it does not contain the guest's name, email address and browsers.
+        Unless `shows_guest`, the evidence leaves out the guest's name, email address and browsers.
         """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)

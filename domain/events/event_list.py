@@ -115,7 +115,8 @@ class Events(Protocol):
     def position(self, number: int) -> Position | None:
         """Return the position after the event with this number, or None if there is no such event.
 
-        `ends().first` is found too, although its event is deleted.
+        The event before the oldest stored event is deleted, but its position, `ends().first`, is
+        also returned.
         """
         ...
 

@@ -62,11 +62,11 @@ class Replayed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEventsSince:
-    """Use case: send all events since a time again, to one endpoint or to all that subscribe.
+    """Use case: resend all events since a given time, to one endpoint or to all subscribed endpoints.
 
-    Events that are older than the endpoint are sent too. The work is done in several units, so
-    after an exception some of the events are sent. The call may then be repeated. Raises
-    EndpointNotFound.
+    An endpoint also gets events that occurred before it was added. The work is done in several
+    units of work, so only some of the events may have been resent when an exception is raised. The
+    call may then be repeated. Raises EndpointNotFound.
     """
 
     storage: Storage

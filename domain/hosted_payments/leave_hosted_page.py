@@ -1,6 +1,7 @@
-"""Redirect a guest's browser that leaves the PSP's page to the stored redirect_uri.
+"""When a guest's browser leaves the PSP's page, redirect it to the stored redirect_uri.
 
-The browser is redirected whatever the outcome is.
+The outcome makes no difference, with one exception: if the center did not accept the card, the
+browser may be redirected to the link instead.
 """
 
 from __future__ import annotations

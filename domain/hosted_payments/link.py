@@ -161,10 +161,10 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:
-    """Return the session with this token, which is in the address to which a PSP's page leads back.
+    """Return the session with this token, to which a browser returns from a PSP's page.
 
-    The token does not open a page. With it, a browser is only redirected to the shop. Raises
-    LinkUnknown.
+    The token is part of the address to which the browser returns. The address only redirects the
+    browser; it does not open a page. Raises LinkUnknown.
     """
     known_id = find_uuid(token_id)
     with storage.read() as unit:

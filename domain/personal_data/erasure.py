@@ -41,7 +41,10 @@ class Erasure:
     merged_into: GuestId | None = None
 
     def may_be_done(self, now: datetime) -> bool:
-        """Return whether all requests that may still store data of the guest have ended."""
+        """Return whether all requests that read the guest before the erasure have ended.
+
+        Until then, such a request may still store data about the guest.
+        """
         return now >= self.erased_at + REQUESTS_END_WITHIN
 
     def looked_at(self, now: datetime) -> Erasure:

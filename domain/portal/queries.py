@@ -28,9 +28,10 @@ from domain.storage import Storage, UnitOfWork
 
 
 class Replacing(StrEnum):
-    """How far the replacement of a card has come.
+    """The state of a card's replacement.
 
-    `PENDING`: the guest is back from the hosted payment page, and the PSP has not decided yet.
+    `PENDING`: the guest has returned from the hosted payment page, and the PSP has not reported the
+    outcome yet.
     """
 
     PENDING = "pending"

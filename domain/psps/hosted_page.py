@@ -190,10 +190,11 @@ class PageAttempt:
         return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
 
     def agreed_for(self, collected_at: datetime) -> datetime | None:
-        """Return when the guest agreed to the storing of a card that was collected at a time.
+        """Return when the guest agreed to the storing of a card that was collected at `collected_at`.
 
         Return None if the PSP's page shows the consent. If the guest last agreed after the card was
-        collected, that was in another browser and for another card, so the first time is returned.
+        collected, the guest agreed in another browser and for another card. Then return the time
+        when the guest first agreed.
         """
         is_later = self.agreed_at is not None and self.agreed_at > collected_at
         return self.first_agreed_at if is_later and self.first_agreed_at else self.agreed_at

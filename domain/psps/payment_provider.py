@@ -159,9 +159,9 @@ class PaymentProvider(Protocol):
         ...
 
     def close(self, request: HostedPageRequest, page: HostedPage) -> None:
-        """Close a page, so that it cannot collect a card any more.
+        """Close a page, so that it can no longer collect a card.
 
-        Succeeds also if the page is over or was removed.
+        Also succeeds if the page has already ended or been removed.
         """
         ...
 
@@ -171,7 +171,7 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,
         token: CardToken,
     ) -> None:
-        """Delete a stored token at the PSP. Succeeds also if the token was deleted earlier."""
+        """Delete a stored token at the PSP. Also succeeds if the token was deleted earlier."""
         ...
 
     def read_card(
@@ -213,7 +213,7 @@ class PaymentProvider(Protocol):
     ) -> None:
         """Delete a guest at the PSP, with the cards and all personal data.
 
-        Succeeds also if the guest was deleted earlier. Does nothing if the PSP's capabilities do
+        Also succeeds if the guest was deleted earlier. Does nothing if the PSP's capabilities do
         not include `forgets_guests`.
         """
         return

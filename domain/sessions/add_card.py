@@ -1,4 +1,4 @@
-"""Start the addition of a card to a guest's profile (interface, `addCard`)."""
+"""Start a session in which a guest adds a card (`addCard` in the HTTP API)."""
 
 from __future__ import annotations
 

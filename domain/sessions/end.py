@@ -125,7 +125,7 @@ class EndingSession(WorkAtPsp):
     def reason_of_end(self) -> str | None:
         """The reason why the session ended without a card, or None.
 
-        It is the type of the refusal, `cancelled` or `not_finished`.
+        The reason is either the type of the refusal, or `cancelled`, or `not_finished`.
         """
         if self.failure is not None:
             return self.failure.type

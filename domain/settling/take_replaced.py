@@ -29,17 +29,19 @@ def may_agree_again(unit: UnitOfWork, session: CardSession) -> bool:
 def take_replaced(
     unit: WriteUnit, note_event: NoteEvent, note_act: NoteAct, session: CardSession, now: datetime
 ) -> Account | None:
-    """Remove the card that the card of a completed session replaces.
+    """Remove the old card after a completed session has stored its replacement.
 
     Return the old card as it is afterwards: removed, or kept only for its bookings. Return None if
     nothing changed or an earlier withdrawal had the same effect. Nothing changes if the session
     does not replace a card, if the guest typed in the same card again, or if the old card is no
     longer on file.
 
-    The new card becomes the default card if the old card was the default. If the guest did not
-    agree again to all running agreements of the old card, the old card stays on file for the
-    others, whatever the center has set for removals. These are agreements for bookings that are
-    over, and those that the guest made while the session was open.
+    The new card becomes the default card if the old card was the default.
+
+    The new card takes over only the agreements to which the guest agreed again. It does not take
+    over agreements for bookings that are over, or agreements that the guest made while the session
+    was open. The old card stays on file for such agreements, whatever the center has set for
+    removals.
 
     The caller has already stored the new card with its agreements, and commits the unit.
     """

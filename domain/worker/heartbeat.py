@@ -56,7 +56,7 @@ class SeenWorker:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the worker is missing although it did not stop."""
+        """Whether the worker is missing, although it has not reported that it stopped."""
         return self.is_missing and self.state is not WorkerState.STOPPED
 
     def runs_before(self, release: tuple[int, int]) -> bool:

@@ -242,9 +242,9 @@ def center() -> None:
 def list_(*, merchant_account: str | None, as_json: bool) -> None:
     """List the centers, sorted by name.
 
-    STATE is `unreadable` if another release has stored how the center takes cards, and this release
-    cannot read that. If so, run `cardonfile configure-payments` with every option. Such centers are
-    listed with any --account.
+    STATE is `unreadable` if another release has stored the center's payment configuration, and this
+    release cannot read it. If so, run `cardonfile configure-payments` with every option. Centers
+    with this state are listed whatever the --account.
 
     \b
     Example:

@@ -86,9 +86,9 @@ class WorkLog:
             log.info("reconciled", **{end.value: done.ends[end] for end in End})
 
     def failed(self, work: str, fault: Exception) -> None:
-        """Record that a kind of work has failed, and log it if that is new.
+        """Record that a kind of work has failed, and log the failure if it is new.
 
-        The runner retries it.
+        The runner retries the work.
         """
         with self._lock:
             now, is_known = self._now(), work in self._failed_at

@@ -107,7 +107,7 @@ def unsigned(provider: IdentityProvider) -> str:
     return f"{header}.{claims}."
 
 
-def signed_by_hmac(provider: IdentityProvider, *, key_id: str, secret: bytes) -> str:
+def signed_with_hmac(provider: IdentityProvider, *, key_id: str, secret: bytes) -> str:
     _, claims, _ = provider.token().split(".")
     header = encoded(json.dumps({"alg": "HS256", "kid": key_id}).encode())
     signature = hmac.digest(secret, f"{header}.{claims}".encode(), "sha256")
@@ -146,10 +146,10 @@ class TestRefusedTokens:
         shared = {"kty": "oct", "k": encoded(pem), "kid": "shared"}
         realm.provider.publish(public("first", rsa_key()), shared)
         for key_id, why in (("first", "wrong algorithm"), ("shared", "unknown key")):
-            token = signed_by_hmac(realm.provider, key_id=key_id, secret=pem)
+            token = signed_with_hmac(realm.provider, key_id=key_id, secret=pem)
             assert realm.identity.authenticate(token) == why
 
-    def test_a_token_signed_by_a_key_for_another_use_is_refused(self, realm: Realm) -> None:
+    def test_a_token_signed_with_a_key_for_another_use_is_refused(self, realm: Realm) -> None:
         realm.provider.publish(
             public("first", rsa_key()) | {"use": "enc"},
             public("second", rsa_key(1)),
@@ -180,14 +180,14 @@ class TestRefusedTokens:
         why = realm.identity.authenticate(f"{encoded(header)}.{claims}.{signature}")
         assert why in ("malformed", "wrong algorithm", "wrong signature", "unknown key")
 
-    def test_a_token_signed_by_another_key_is_refused(self, realm: Realm) -> None:
+    def test_a_token_signed_with_another_key_is_refused(self, realm: Realm) -> None:
         assert realm.enter(key=rsa_key(1)) == "wrong signature"
         for key_id in ("other", None):
             assert realm.enter(key=rsa_key(1), key_id=key_id) == "unknown key"
 
     # RFC 7518, 3.3.
     @pytest.mark.filterwarnings("ignore::jwt.warnings.InsecureKeyLengthWarning")
-    def test_a_json_web_token_signed_by_a_weak_key_is_refused(self, realm: Realm) -> None:
+    def test_a_json_web_token_signed_with_a_weak_key_is_refused(self, realm: Realm) -> None:
         weak = rsa_key(bits=1024)
         realm.provider.publish(public("weak", weak), public("first", rsa_key()))
         assert realm.enter(key=weak, key_id="weak") == "unknown key"

@@ -411,7 +411,7 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
 
 # Shows S11, S18, S22.
 @pytest.mark.parametrize(("what", "content", "complaint"), FAULTS.values(), ids=FAULTS)
-def test_the_refusal_of_a_csv_file_names_the_place_of_the_error(
+def test_the_refusal_of_a_csv_file_says_where_the_error_is(
     with_centers: CommandLine, what: str, content: str | bytes, complaint: str
 ) -> None:
     assert refusal(with_centers, what, content).startswith(complaint)

@@ -296,7 +296,7 @@ def test_doctor_reports_a_nearly_full_disk(
     assert patient.problem("disk").endswith(f"{patient.database.parent}: make room")
 
 
-def test_doctor_reports_a_missing_folder_of_the_erasure_file(patient: Patient) -> None:
+def test_doctor_reports_that_the_folder_of_the_erasure_file_is_missing(patient: Patient) -> None:
     folder = patient.database.with_name("missing")
 
     text = patient.problem("disk", CARDONFILE_ERASURES_FILE=str(folder / "erasures.txt"))

@@ -15,7 +15,7 @@ EVENTS_BETWEEN_KILLS = 50
 
 # Shows I10.
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_reader_of_the_event_list_misses_no_event_despite_kills(
+def test_a_reader_of_the_event_list_gets_every_event_even_if_the_service_is_killed(
     storage: str, tmp_path: Path
 ) -> None:
     def wait(path: Path) -> None:

@@ -1141,7 +1141,7 @@ def test_an_unexpected_exception_at_any_call_leaves_no_partial_work(
 
 # Shows I1, I7, I9, I10, I11, I12, F1, F2, F3, F4, F5, F6, S27.
 @every_situation
-def test_the_next_process_completes_the_work_after_the_process_was_killed_at_any_call(
+def test_the_next_process_completes_work_that_was_interrupted_by_a_kill_at_any_call(
     situations: Situations, use_case: str, situation: Situation
 ) -> None:
     try_each_call(situations, use_case, situation, CallFault(error=crash))

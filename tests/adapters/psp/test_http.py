@@ -463,6 +463,8 @@ def failure_of(psp: ListeningServer, *error_code: str) -> ProviderUnavailable | 
         ("٣", None),
     ],
 )
-def test_the_retry_after_header_is_parsed_in_seconds(value: str, seconds: int | None) -> None:
+def test_the_retry_after_header_is_parsed_as_a_number_of_seconds(
+    value: str, seconds: int | None
+) -> None:
     expected = None if seconds is None else timedelta(seconds=seconds)
     assert retry_after({"retry-after": value}) == expected

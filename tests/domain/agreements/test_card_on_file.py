@@ -98,7 +98,7 @@ def test_the_page_offers_the_card_on_file_only_if_the_shop_requests_reuse(
     assert way_back(installation, session).card is None
 
 
-def test_an_unknown_value_of_the_field_reuse_is_refused(installation: Installation) -> None:
+def test_an_unknown_value_for_the_field_reuse_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match=r"agreement\.reuse"):
         second_booking(installation, reuse="always")
 

@@ -292,7 +292,7 @@ class TestSessionsOfACaller:
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None
 
-    def test_all_sessions_of_a_caller_of_the_identity_provider_can_be_cancelled(
+    def test_all_sessions_of_a_caller_from_the_identity_provider_can_be_cancelled(
         self, installation: Installation
     ) -> None:
         session = installation.add_card(replace(KIOSK, name=CallerName("jwt:shop")))

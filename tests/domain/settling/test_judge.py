@@ -208,13 +208,17 @@ class TestRenewingAnAccount:
         verdict = judged(accounts=[OTHER_CARD, same])
         assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=same)
 
-    def test_a_card_typed_before_the_last_renewal_of_its_account_is_refused(self) -> None:
+    def test_a_card_is_refused_if_the_guest_entered_it_before_the_last_renewal_of_the_account(
+        self,
+    ) -> None:
         renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
 
         verdict = judged(accounts=[renewed_since])
         assert is_refused(verdict, PaymentMethodAlreadyExists(), existing=renewed_since)
 
-    def test_a_card_typed_in_the_same_second_as_the_last_renewal_is_accepted(self) -> None:
+    def test_a_card_is_accepted_if_the_guest_entered_it_in_the_second_of_the_last_renewal(
+        self,
+    ) -> None:
         """PSPs report the time in seconds, and a guest may correct an expiry date at once."""
         assert judged(accounts=[replace(SAME_CARD, consented_at=LATER)]).renewed is not None
 
@@ -308,7 +312,7 @@ class TestDiscardedTokens:
         assert judged(discard=begun) == Verdict(session=OPENED.postponed(LATER + waits))
 
     @pytest.mark.parametrize(("seconds", "is_dead"), [(-1, False), (0, True)])
-    def test_a_card_typed_before_its_token_was_discarded_is_not_stored(
+    def test_a_card_is_not_stored_if_the_guest_entered_it_before_its_token_was_discarded(
         self, seconds: int, is_dead: bool
     ) -> None:
         done = a_discard(token=CARD.token).done(LATER + timedelta(seconds=seconds))

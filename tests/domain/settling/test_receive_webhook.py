@@ -103,7 +103,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 
 # Shows F32.
-def test_a_webhook_item_without_effect_does_not_block_the_other_items(
+def test_an_item_in_a_webhook_that_has_no_effect_does_not_block_the_other_items(
     installation: Installation,
 ) -> None:
     theirs = of_another_merchant_account(installation)

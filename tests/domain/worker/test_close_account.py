@@ -209,7 +209,7 @@ def test_a_webhook_of_a_closed_merchant_account_changes_nothing(
     assert not installation.evidence(session)
 
 
-def test_a_webhook_of_an_unknown_psp_is_accepted_only_for_a_closed_merchant_account(
+def test_a_webhook_from_an_unknown_psp_is_accepted_only_for_a_closed_merchant_account(
     installation: Installation,
 ) -> None:
     close(installation)

@@ -46,7 +46,7 @@ class TestDatabase:
         assert "run `cardonfile migrate`" in unmigrated.refuses("token", "list")
 
     @pytest.mark.parametrize("arguments", [("migrate",), ("token", "list")], ids=" ".join)
-    def test_commands_refuse_a_database_of_a_newer_release(
+    def test_commands_refuse_a_database_from_a_newer_release(
         self, cardonfile: CommandLine, arguments: tuple[str, ...]
     ) -> None:
         with closing(sqlite3.connect(cardonfile.database)) as db, db:
