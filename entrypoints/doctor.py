@@ -504,7 +504,7 @@ def _standbys(seen: Replication) -> Iterator[Finding]:
         yield unknown(about, f"{fault}: make sure that only a standby with all commits takes over")
     elif seen.synchronous_commit != "local":
         strict = "SQL does not show whether they also wait if no standby is connected"
-        advice = "see synchronous_mode_strict of Patroni"
+        advice = "see Patroni's setting synchronous_mode_strict"
         yield ok(about, f"commits wait for the standbys {names}. {strict}: {advice}")
 
 

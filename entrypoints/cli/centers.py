@@ -87,7 +87,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--cards-per-guest",
     type=click.Choice([each.value for each in CardsPerGuest]),
-    help="How many cards a guest may have at this center.  [initially: many]",
+    help="Whether a guest may have one card or many cards at this center.  [initially: many]",
 )
 @click.option(
     "--redirect-origin",
@@ -95,12 +95,12 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     metavar="ORIGIN",
     multiple=True,
     help="An origin to which guests may be redirected, such as https://shop.example, or "
-    "myspa:// for an app. Repeat the option to give all of them.",
+    "myspa:// for an app. May be given several times. Replaces all origins that were set before.",
 )
 @click.option(
     "--any-redirect",
     is_flag=True,
-    help="Allow redirects to any web address.  [initially]",
+    help="Allow redirects to any web address.  [initial setting]",
 )
 @click.option(
     "--session-minutes",
@@ -118,7 +118,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--no-link-minutes",
     is_flag=True,
-    help="Do not let clients set how long a guest has to open a link.  [initially]",
+    help="Do not let clients set how long a guest has to open a link.  [initial setting]",
 )
 @click.option(
     "--card-testing-limits",
@@ -128,7 +128,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--no-card-testing-limits",
     is_flag=True,
-    help="Apply only the limits of CARDONFILE_CARD_TESTING_LIMITS.  [initially]",
+    help="Apply only the limits of CARDONFILE_CARD_TESTING_LIMITS.  [initial setting]",
 )
 @click.option(
     "--refuse-funding",
@@ -139,7 +139,7 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--accept-any-funding",
     is_flag=True,
-    help="Accept credit, debit and prepaid cards.  [initially]",
+    help="Accept credit, debit and prepaid cards.  [initial setting]",
 )
 @click.option(
     "--acquirer-agreed",

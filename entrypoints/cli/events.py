@@ -136,8 +136,8 @@ def send_test(endpoint_id: str) -> None:
             raise click.ClickException(f"the event was not delivered: {error}") from None
         took = f"{status} after {time.monotonic() - began:.2f} seconds"
         if status // 100 != 2:
-            raise click.ClickException(f"the endpoint responded {took}; expected 2xx")
-        click.echo(f"the endpoint responded {took}")
+            raise click.ClickException(f"the endpoint responded with {took}; expected a 2xx status")
+        click.echo(f"the endpoint responded with {took}")
 
 
 @events.command()
@@ -209,11 +209,11 @@ def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     help="With --since, send only to this endpoint.",
 )
 def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str | None) -> None:
-    """Send an event again, or all events since a time.
+    """Resend one event, or all events since a given time.
 
     Each event is sent to every endpoint that now subscribes to its type. EVENT is an id that
     `cardonfile events deliveries` shows, and that receivers get as `webhook-id`. With --since, all
-    stored events from that time on are sent, even those that have arrived already.
+    stored events from that time on are sent, even those that have already arrived.
 
     \b
     Examples:

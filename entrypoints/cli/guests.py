@@ -28,7 +28,7 @@ def guest() -> None:
 @click.option(
     "--personal",
     is_flag=True,
-    help="Also show name and e-mail address; the audit trail records it.",
+    help="Also show the guest's name and e-mail address. The audit trail records this act.",
 )
 @json_option
 def show(*, guest_id: str, personal: bool, as_json: bool) -> None:

@@ -48,7 +48,7 @@ def run_demo(port: int) -> None:
     """
     live = Settings.read(_environment(port)).live_key
     if live is not None:
-        raise ServeError(f"the demo takes only test cards: unset {live}, a live key")
+        raise ServeError(f"the demo takes only test cards, but {live} is a live key: unset it")
     at = partial(listen, HOST, option="--port, or make demo PORT=9000")
     with at(port) as for_api, at(port + 1 if port else 0) as for_shop:
         api_port, shop_port = (listening.getsockname()[1] for listening in (for_api, for_shop))

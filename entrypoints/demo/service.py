@@ -87,7 +87,7 @@ class Supervisor:
                 for text in self._process.stderr or ():
                     self._read(text)
             if self._process.returncode >= 0 and not self._is_stopping:
-                raise ServeError("the service has ended; the lines above say why")
+                raise ServeError("the service has ended; its log lines above say why")
 
     def stop(self) -> None:
         """Ask the service to stop gracefully. Returns at once, and may be called twice."""

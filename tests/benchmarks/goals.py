@@ -47,13 +47,13 @@ def goals(results: Results, growth: Results) -> Iterator[Goal]:
             results.figures("metrics", "per_second", server=server, has_metrics=has_metrics)
             for has_metrics in (True, False)
         )
-        what = f"Throughput, metrics on against off, {server}"
+        what = f"{server}: throughput with metrics, compared with no metrics"
         yield Goal(what, ratios(on, off), 0.97, at_least=True)
     yield from _of_serve(results, has_burner=True)
     first, last = (
         results.figures("pages", "ms", how=products.OURS, page=page) for page in products.PAGES
     )
-    what = f"Page {products.PAGES[-1]:,} against page 1, total included"
+    what = f"List of products: time for page {products.PAGES[-1]:,}, compared with page 1"
     yield Goal(what, ratios(last, first), 1.3)
     yield from _of_imports(results)
     yield from _of_one_process(results)
@@ -64,7 +64,7 @@ def goals(results: Results, growth: Results) -> Iterator[Goal]:
         growth.figures("growth", "cpu_seconds_per_thousand", sessions=size, connections=16)
         for size in (most, least)
     )
-    what = f"CPU of add-card with {most:,} sessions against {least:,}"
+    what = f"CPU time of add-card with {most:,} sessions, compared with {least:,}"
     yield Goal(what, ratios(many, few), 1.2)
 
 
@@ -82,16 +82,20 @@ def _loads(
 
 def _of_add_card(results: Results) -> Iterator[Goal]:
     ours, flask, floor = (_loads(results, "per_second", each) for each in (OURS, FLASK, FLOOR))
-    what = f"Throughput, 16 connections, against {FLASK}"
+    what = f"{OURS}: throughput with 16 connections, compared with {FLASK}"
     yield Goal(what, ratios(ours, flask), 4, at_least=True)
     p99 = [_loads(results, "p99_ms", each) for each in (OURS, FLASK)]
-    yield Goal(f"Its 99th percentile against {FLASK}", ratios(*p99), 0.1)
-    what = f"Throughput, 16 connections, against {FLOOR}"
+    yield Goal(
+        f"{OURS}: 99th percentile with 16 connections, compared with {FLASK}", ratios(*p99), 0.1
+    )
+    what = f"{OURS}: throughput with 16 connections, compared with the {FLOOR}"
     yield Goal(what, ratios(ours, floor), 0.65, at_least=True)
     at_64 = ratios(_loads(results, "per_second", OURS, 64), ours)
-    yield Goal("Throughput, 64 connections against 16", at_64, 1.0, at_least=True)
+    yield Goal(
+        f"{OURS}: throughput with 64 connections, compared with 16", at_64, 1.0, at_least=True
+    )
     failed = [sum(_loads(results, "failed", OURS, 64))]
-    yield Goal("Requests that failed at 64 connections, all rounds", failed, 0, "", 0)
+    yield Goal(f"{OURS}: failed requests with 64 connections, in all rounds", failed, 0, "", 0)
 
 
 def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
@@ -101,18 +105,18 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
         _loads(results, "per_second", ON_WAITRESS, count, section) for count in (16, 64)
     )
     for count, each in ((16, at_16), (64, at_64)):
-        what = f"Throughput, `cardonfile serve`, {count} connections, against Flask{where}"
+        what = f"{ON_WAITRESS}: throughput with {count} connections, compared with {FLASK}{where}"
         flask = _loads(results, "per_second", FLASK, count, section)
         yield Goal(what, ratios(each, flask), 3, at_least=True)
-    what = f"Throughput, `cardonfile serve`, 64 connections against 16{where}"
+    what = f"{ON_WAITRESS}: throughput with 64 connections, compared with 16{where}"
     yield Goal(what, ratios(at_64, at_16), 0.85, at_least=True)
     p99 = _loads(results, "p99_ms", ON_WAITRESS, 64, section)
     # If all connections were served in turn, each would wait this long.
     turns_ms = [1000 * 64 / per_second for per_second in at_64]
-    what = f"Its 99th percentile at 64 connections, against 64 / throughput{where}"
+    what = f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving in turn{where}"
     yield Goal(what, ratios(p99, turns_ms), 1.2)
     longest = results.figures("pipelines", "longest_seconds", has_burner=has_burner)
-    what = f"Longest wait of a new client beside {pipeline.CLIENTS} that pipeline{where}"
+    what = f"{ON_WAITRESS}: longest wait of a new client while {pipeline.CLIENTS} others pipeline{where}"
     yield Goal(what, longest, 1, " s")
 
 
@@ -121,10 +125,10 @@ def _of_imports(results: Results) -> Iterator[Goal]:
         return results.figures("imports", figure, how=how, rows=rows)
 
     seconds = ratios(figures("seconds", guests.OURS), figures("seconds", guests.SHELL))
-    what = f"Import of {guests.ROWS:,} guests, validated, against `.import`"
+    what = f"Time to validate and import {guests.ROWS:,} guests, compared with `.import`"
     yield Goal(what, seconds, 8, wanted=4)
     (fewer,) = figures("peak_mb", guests.OURS, guests.FEWER_ROWS)
-    what = f"Its memory with {guests.ROWS:,} rows against {guests.FEWER_ROWS:,}"
+    what = f"Memory to import {guests.ROWS:,} guests, compared with {guests.FEWER_ROWS:,}"
     yield Goal(what, [each / fewer for each in figures("peak_mb", guests.OURS)], 1.1)
 
 
@@ -132,12 +136,12 @@ def _of_one_process(results: Results) -> Iterator[Goal]:
     seconds, memory_mb = (
         results.figures("starts", figure, server=ON_WAITRESS) for figure in ("seconds", "memory_mb")
     )
-    what = "From start to the first answer, `cardonfile serve`"
+    what = f"{ON_WAITRESS}: time from the start to the first response"
     yield Goal(what, seconds, 1.0, " s", wanted=0.5)
-    yield Goal("Memory at rest, `cardonfile serve`", memory_mb, 100, " MB", 0)
+    yield Goal(f"{ON_WAITRESS}: memory after the start", memory_mb, 100, " MB", 0)
     _, warm, last = results.figures("memory", "memory_mb")
     # Python's allocator gets and frees memory in megabytes.
-    yield Goal("Memory that 100,000 requests add", [last - warm], 1, " MB", 1)
+    yield Goal(f"{OURS}: memory that 100,000 requests add", [last - warm], 1, " MB", 1)
 
 
 def _of_the_worker(results: Results) -> Iterator[Goal]:
@@ -145,8 +149,8 @@ def _of_the_worker(results: Results) -> Iterator[Goal]:
         per_second = results.figures(
             "settlements", "per_second", database=database, workers=workers
         )
-        what = f"Sessions settled a second, {database}, workers: {workers}"
+        what = f"Sessions settled in a second on {database}, {workers} worker{'s' * (workers > 1)}"
         yield Goal(what, per_second, target, "", 1, at_least=True)
     seconds = [each / 1000 for each in results.figures("settled", "p99_ms")]
-    what = "From card typed to stored, no browser, 10 a second, 99th percentile"
+    what = "From entering a card (no browser) to storing it, 10 cards a second: 99th percentile"
     yield Goal(what, seconds, 2, " s")

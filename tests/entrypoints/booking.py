@@ -425,8 +425,10 @@ class Faults:
 
 
 @click.command()
-@click.option("--bookings", default=300, show_default=True, help="How many on each storage.")
-@click.option("--seed", default=1, show_default=True, help="The seed of all random choices.")
+@click.option(
+    "--bookings", default=300, show_default=True, help="How many bookings to make on each storage."
+)
+@click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(bookings: int, seed: int) -> None:
     """Kill the service while guests book, on each storage, and print which cards are kept."""
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())

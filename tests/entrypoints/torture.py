@@ -285,7 +285,7 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
 
 @click.command()
 @click.option("--rounds", default=100, show_default=True, help="How many kills on each storage.")
-@click.option("--seed", default=1, show_default=True, help="The seed of all random choices.")
+@click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(rounds: int, seed: int) -> None:
     """Kill the service repeatedly on each storage, and print the result."""
     # What the processes leave is settled in this one, with a line for each step.
