@@ -102,5 +102,5 @@ def guest_on_file(storage: Storage, guest_id: GuestId) -> Guest | None:
 
 
 def transaction_of(unit: UnitOfWork) -> Any:  # SQLite's or PostgreSQL's
-    """Return the transaction of a unit, for statements of another release or of an operator."""
+    """Return the transaction of a unit, to run statements that another release or operator runs."""
     return unit.centers._transaction  # type: ignore[attr-defined]  # no part of the port

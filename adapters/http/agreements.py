@@ -42,7 +42,7 @@ _AGREEMENT_ID: Final = parameter(
 
 
 class AgreementDetails(Struct, frozen=True, kw_only=True):
-    """An agreement of a guest about one booking."""
+    """A guest's agreement about one booking."""
 
     agreement_id: Annotated[Uuid, uuid_example("The agreement.")]
     account_id: Annotated[Uuid, uuid_example("The card on file that guarantees the booking.")]

@@ -425,7 +425,7 @@ class CardResource:
         path=CENTERS + "/{center_id}/accounts",
         name="listExpiringCards",
         tag=Tag.CARDS,
-        summary="List a center's cards on file that expire before a date",
+        summary="List a center's cards on file that expire before a given date",
         description="Active cards of all guests, including expired cards. The cards that expire "
         "soonest come first.",
         parameters=(
@@ -450,7 +450,7 @@ class CardResource:
     def list_expiring(
         self, caller: Caller, center_id: str, expires_before: Sequence[str], page: PageRequest
     ) -> ExpiringCards:
-        """List the center's cards on file that expire before a date, soonest first."""
+        """List the center's cards on file that expire before a given date, soonest first."""
         found = self.list_expiring_cards(
             caller, center_id=center_id, expires_before=expires_before, page=page
         )

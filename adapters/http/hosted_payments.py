@@ -146,7 +146,7 @@ _CANCEL: Final = Operation(
 
 
 class ClickedElsewhere(Exception):
-    """A page of another origin sent the form of the button."""
+    """A page from another origin sent the form with the button."""
 
 
 _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {

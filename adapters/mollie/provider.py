@@ -104,7 +104,7 @@ class MollieSettings:
 
 
 class _Call(JsonApi):
-    """The requests of one call of the port, sent with the key of a merchant account."""
+    """The requests of one call to the port, sent with the key of a merchant account."""
 
     def __init__(self, keys: MollieKeys, api_base: str, retry_policy: RetryPolicy) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""HTTP clients for PSPs, with one deadline for all requests of one call of the port.
+"""HTTP clients for PSPs, with one deadline for all requests of one call to the port.
 
 `JsonApi` is for APIs that use JSON. It extends `HttpClient`, which is for all other APIs.
 """
@@ -88,7 +88,7 @@ def is_passing(response: Response) -> bool:
 class HttpClient:
     """Sends requests to one host over one connection, until a deadline.
 
-    Create a client for each call of the port, and use it in a `with` statement, which closes the
+    Create a client for each call to the port, and use it in a `with` statement, which closes the
     connection. The deadline starts when the client is created. It covers connecting, TLS, sending,
     every wait for bytes, pauses and retries. Only a DNS lookup may take as long as the system's
     resolver allows. Redirects are not followed, and proxy settings in the environment are ignored.

@@ -47,7 +47,7 @@ class FakeAcme:
         self._count = 0
 
     def respond(self, request: Request) -> Response:
-        """Return the response to a call of the API, or a page."""
+        """Return the response to an API call, or a page."""
         with self._lock:
             if request.path.startswith("/guest-pages/"):
                 page = self.page(request.path.removeprefix("/guest-pages/"))

@@ -1162,7 +1162,7 @@ class TestWebhook:
 
 @needs(Ability.BATCHES)
 class TestBatch:
-    def test_every_event_of_a_batch_is_read(self, psp: PspUnderTest, session: Session) -> None:
+    def test_every_event_in_a_batch_is_read(self, psp: PspUnderTest, session: Session) -> None:
         other = session.another()
         silent = session.event(psp.facts.silent_events[0])
         body = psp.batch([silent, session.event(), other.event()])
@@ -1851,7 +1851,7 @@ class TestDeadline:
 class TestMerchantAccountWithoutKeys:
     """Tests that the work of an account without keys waits, because keys may be set later."""
 
-    def test_a_missing_key_of_a_merchant_account_does_not_count_as_a_refusal(
+    def test_a_missing_key_for_a_merchant_account_does_not_count_as_a_refusal(
         self, session: Session
     ) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
@@ -1936,7 +1936,7 @@ def checked(psp: PspUnderTest, adapter: PaymentProvider) -> Sequence[Finding]:
 class TestCheck:
     """Tests of the plugin's check, which is optional."""
 
-    def test_each_finding_of_a_psp_check_is_one_line_without_a_secret(
+    def test_each_finding_from_a_psp_check_is_one_line_without_a_secret(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         for trouble in (None, *Trouble):

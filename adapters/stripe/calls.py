@@ -61,7 +61,7 @@ because the call may have taken effect.
 
 
 class Call:
-    """The requests of one call of the port, sent with the keys of a merchant account.
+    """The requests of one call to the port, sent with the keys of a merchant account.
 
     Use it in a `with` statement, which closes the connection. `date` is the `Date` header of the
     latest response.

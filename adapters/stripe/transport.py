@@ -1,4 +1,4 @@
-"""An HTTP client for the SDK that uses the connection and the deadline of a call of the port."""
+"""An HTTP client for the SDK that uses the connection and the deadline of a call to the port."""
 
 from __future__ import annotations
 

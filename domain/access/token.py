@@ -120,7 +120,7 @@ class AccessTokens(Protocol):
         ...
 
     def revoke(self, token_hash: str, at: datetime) -> None:
-        """Store that a token was revoked at a time, unless it is already revoked."""
+        """Store that a token was revoked at the time `at`, unless it is already revoked."""
         ...
 
     def note_use(self, token_hash: str, at: datetime) -> None:

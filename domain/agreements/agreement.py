@@ -44,7 +44,7 @@ class ChargeIndicator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """An agreement of a guest about one booking, with the text that the guest read (`shown`).
+    """A guest's agreement about one booking, with the text that the guest read (`shown`).
 
     The terms never change. The guest agreed at `agreed_at` in the session `token_id`. The text
     names `kept_until` as the time after which the card is removed, unless the card is kept for

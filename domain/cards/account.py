@@ -150,8 +150,8 @@ class Account(Card, WorkAtPsp):
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
         """Return this account, kept at least until `keep_until`, or without an end if it is None.
 
-        `consent_version` replaces the stored version if the account was kept until a time, and is now
-        kept without an end.
+        `consent_version` replaces the stored version if the account had a `keep_until`, and now has
+        none.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -482,11 +482,11 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete accounts that were removed before a time, with their consents.
+        """Delete accounts that were removed earlier than `before`, with their consents.
 
-        Each call deletes a limited number, and returns how many. An account is kept while its token
-        has yet to be discarded, and while an agreement made with it is stored. Agreements that were
-        moved to another account count too.
+        Each call deletes a limited number, and returns how many were deleted. An account is kept
+        while its token has yet to be discarded, and while an agreement made with the account is
+        stored, even if the agreement was moved to another account.
         """
         ...
 

@@ -42,7 +42,7 @@ class Discard(WorkAtPsp):
     the token is dead.
 
     `out_of_reach` tells whether the discard ended because the merchant account was closed. It is
-    None in records of an earlier release. `unknown_since` is the time since which the PSP has not
+    None in records from an earlier release. `unknown_since` is the time since which the PSP has not
     known the token.
     """
 

@@ -60,7 +60,7 @@ class Consents(Protocol):
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
         """Return the consents to an account: first the current consent, then earlier consents.
 
-        During an upgrade, processes of an earlier release do not store consents. Such consents are
-        read from the account's sessions.
+        During an upgrade, processes from an earlier release do not store consents. The consents
+        that they miss are read from the account's sessions.
         """
         ...

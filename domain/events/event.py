@@ -380,7 +380,7 @@ class EventDeliveries(Protocol):
         ...
 
     def events_since(self, since: datetime) -> Sequence[EventId]:
-        """Return the ids of the events that occurred since a time, oldest first."""
+        """Return the ids of the events that occurred since `since`, oldest first."""
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
@@ -410,7 +410,7 @@ class EventDeliveries(Protocol):
         ...
 
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
-        """Return the deliveries of a session's events that occurred since a time, oldest first.
+        """Return the deliveries of a session's events that occurred since `since`, oldest first.
 
         Deliveries that cannot be decoded are left out. Does not lock the deliveries.
         """

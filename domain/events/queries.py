@@ -38,7 +38,7 @@ class ListEvents:
     the oldest stored event. If there are no further events yet, `next` equals the position that was
     sent. A call first numbers the events that were stored since the last call.
 
-    Events are unavailable (ServiceUnavailable) while a worker of an earlier release runs, because
+    Events are unavailable (ServiceUnavailable) while a worker from an earlier release runs, because
     its events are not in the list. They are also unavailable if a newer release stored one of them.
 
     Raises UserNotAuthorized, InvalidField (after, type) or InvalidCenterId. Raises EventsGone if

@@ -62,7 +62,7 @@ class Replayed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayEventsSince:
-    """Use case: resend all events since a given time, to one endpoint or to all subscribed endpoints.
+    """Use case: resend all events since a given time, to one or all subscribed endpoints.
 
     An endpoint also gets events that occurred before it was added. The work is done in several
     units of work, so only some of the events may have been resent when an exception is raised. The
@@ -91,8 +91,8 @@ class ReplayEventsSince:
         def replay(some: Sequence[EventId], unit: WriteUnit) -> int:
             count = 0
             for event_id in some:
-                # An event of another release, or one that was deleted meanwhile, does not block the
-                # others.
+                # An event that cannot be decoded, or that was deleted meanwhile, does not block the
+                # other events.
                 with suppress(RecordUnreadable):
                     count += _replay(unit, event_id, now=now, only=only) or 0
             unit.commit()

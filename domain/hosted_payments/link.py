@@ -25,7 +25,7 @@ class HostedLinks:
         """Return the address to which a client redirects the guest (interface, `openHostedPage`).
 
         The address contains `token_id` and `redirect_uri` for clients, but only the key is needed
-        to open the page. Sessions of an earlier release have no key; their token opens the page.
+        to open the page. Sessions from an earlier release have no key; their token opens the page.
         """
         query = {"token_id": session.token_id, "key": session.link_key}
         sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
@@ -37,7 +37,7 @@ class HostedLinks:
         return f"{self.uri_of_key(session.link_key or '')}&another_card=yes"
 
     def short_uri(self, session: CardSession) -> str | None:
-        """Return the short form of the link, or None for a session of an earlier release."""
+        """Return the short form of the link, or None for a session from an earlier release."""
         return session.link_key and f"{self.base_url}/h/{session.link_key}"
 
     def link_to_send(self, session: CardSession) -> str:

@@ -89,7 +89,7 @@ class OpenHostedPage:
     ) -> str:
         """Ensure that the session has a page, and return the address for the redirect.
 
-        `key` is the link's key. Without a key, `token_id` identifies a session of an earlier
+        `key` is the link's key. Without a key, `token_id` identifies a session from an earlier
         release.
 
         `by_click` is whether the guest clicked the button on cardonfile's page. `agreed` is the

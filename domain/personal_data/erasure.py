@@ -152,7 +152,7 @@ class ErasureFile(Protocol):
         *,
         merged_into: GuestId | None = None,
     ) -> None:
-        """Add a guest who was erased or merged at a time.
+        """Add a guest who was erased or merged at the given time.
 
         The entry is on disk when this returns. May be called more than once for the same guest.
         Raises ServiceUnavailable.

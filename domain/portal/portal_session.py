@@ -18,7 +18,7 @@ MAX_PORTAL_SESSIONS: Final = 20
 They are counted for each center, so that one shop's form cannot use up the links of another shop.
 """
 MAX_VISITS: Final = 20
-"""How many visits a portal session can have at a time. A further visit ends the oldest."""
+"""How many visits a portal session can have at the same time. A further visit ends the oldest."""
 VISITS_LAST: Final = timedelta(hours=1)
 KEPT_FOR: Final = timedelta(days=7)
 """How long a portal session is stored, so that an expired link can show advice."""
@@ -110,7 +110,7 @@ class PortalSessions(Protocol):
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete portal sessions created before a time, a limited number per call.
+        """Delete portal sessions created before the given time, a limited number per call.
 
         Return how many were deleted.
         """

@@ -171,8 +171,8 @@ class PageAttempt:
 
     `agreed_at` is when the guest last agreed to the request's consent on cardonfile's page. It is
     None if the PSP's page shows the consent. `agreed_in` is the hash of the secret of the browser
-    in which the guest last agreed; it is None in attempts of an earlier release. `first_agreed_at`
-    is when the guest first agreed.
+    in which the guest last agreed. It is None in attempts from an earlier release.
+    `first_agreed_at` is when the guest first agreed.
     """
 
     request: HostedPageRequest
@@ -190,7 +190,7 @@ class PageAttempt:
         return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
 
     def agreed_for(self, collected_at: datetime) -> datetime | None:
-        """Return when the guest agreed to the storing of a card that was collected at `collected_at`.
+        """Return when the guest agreed to the storing of the card collected at `collected_at`.
 
         Return None if the PSP's page shows the consent. If the guest last agreed after the card was
         collected, the guest agreed in another browser and for another card. Then return the time

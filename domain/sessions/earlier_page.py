@@ -52,9 +52,9 @@ class EarlierPage:
         return replace(self, told_at=now)
 
     def answered(self, reported: Reported, now: datetime) -> EarlierPage:
-        """Return the page after an answer of the PSP.
+        """Return the page after an answer from the PSP.
 
-        Unless it is final, the PSP is asked again.
+        Unless the answer is final, the PSP is asked again.
         """
         match reported:
             case None:

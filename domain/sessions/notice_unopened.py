@@ -21,8 +21,8 @@ class NoticeUnopened:
     """Use case: note `session.unopened` for links that are unopened after half of their lifetime.
 
     Each session has the event at most once, because the same commit clears its `unopened_at`. A
-    late call still notes the event, unless the link has ended. For sessions of an earlier release,
-    which lack `unopened_at`, the time is computed. May be called at any time, also by several
+    late call still notes the event, unless the link has ended. Sessions from an earlier release
+    lack `unopened_at`, so the time is computed. May be called at any time, also by several
     processes at once. Raises ServiceUnavailable.
     """
 

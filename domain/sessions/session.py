@@ -118,7 +118,7 @@ class CardSession(PolledSession, RequestedSession):
     - `configuration` is the center's payment configuration at the time of add-card.
     - `shows_guest` is whether the page may show the guest's name and email address, because the
       caller may read them.
-    - `link_key` opens the link. It is None in sessions of earlier releases, whose token opens it.
+    - `link_key` opens the link. It is None in sessions from earlier releases, whose token opens it.
     - `trace` is the trace of the add-card request.
     - `replaces` is the card that the guest replaces on the guest's own page, or None.
 
@@ -338,7 +338,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
         """Return at most `at_most` open sessions whose `unopened_at` has come, oldest first.
 
-        Sessions of an earlier release are included; their `unopened_at` is long ago. The first
+        Sessions from an earlier release are included; their `unopened_at` is long ago. The first
         `skip` sessions are left out. None stands for a session that cannot be decoded. Does not
         lock the sessions.
         """
@@ -352,7 +352,7 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete sessions that ended before a time, a limited number per call.
+        """Delete sessions that ended before the given time, a limited number per call.
 
         Return how many were deleted. Their evidence, earlier pages and refused cards are deleted
         too. A session is kept while it is due, while its account's consent is stored only in the
@@ -361,9 +361,9 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def forget_browsers(self, *, before: datetime) -> int:
-        """Delete the `browsers` of sessions that ended before a time, a limited number per call.
+        """Delete the `browsers` of sessions that ended before the given time.
 
-        Return the number of these sessions.
+        Each call changes a limited number of sessions, and returns this number.
         """
         ...
 
@@ -423,7 +423,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def count(
         self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
     ) -> Sequence[CountedResult]:
-        """Count the results of the sessions created since a time, the most frequent result first.
+        """Count the results of the sessions created since the given time, most frequent first.
 
         Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant
         account, such as `fake/default`. If `by` is None, all sessions are in the group "". An open
@@ -494,7 +494,7 @@ class IdempotencyKeys(Protocol):
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete keys that were used before a time, a limited number per call.
+        """Delete keys that were used before the given time, a limited number per call.
 
         Return how many were deleted.
         """

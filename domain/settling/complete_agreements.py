@@ -28,7 +28,7 @@ COMPLETED_WITHIN: Final = timedelta(days=7)
 class CompleteAgreements:
     """Use case: add agreements that are missing because an earlier release settled the sessions.
 
-    During an upgrade, a process of an earlier release may store a card without its agreement, its
+    During an upgrade, a process from an earlier release may store a card without its agreement, its
     `keep_until` and the consent that the guest read. Each session is completed in a separate
     commit, with the event `agreement.added`. Cards that were removed, and sessions that ended more
     than COMPLETED_WITHIN ago, do not change. May be called at any time, also by several processes

@@ -76,7 +76,7 @@ class ObtainPage:
                 # The guest was merged. The PSP knows the former guest by this reference.
                 psp_account = session.configuration.psp_account
                 unit.guest_references.keep_former(session.guest_id, psp_account, reference)
-            # The request of an earlier release was for a guest that all centers share.
+            # An earlier release requested the page for a guest that all centers share.
             elif reference is not None and request.center_id is not None:
                 unit.guest_references.keep(session.psp_guest(request), reference)
             unit.sessions.update(changed)

@@ -151,7 +151,7 @@ class Shop:
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
         """Redirect requests to another host name, such as localhost.
 
-        Refuse forms of other sites.
+        Refuse forms that come from other sites.
         """
         if req.netloc != urlsplit(self.origin).netloc:
             raise falcon.HTTPSeeOther(self.origin)

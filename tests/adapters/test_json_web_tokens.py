@@ -263,7 +263,7 @@ class TestCaller:
             assert realm.caller({"centers": value}).centers == frozenset()
         assert realm.caller({"centers": [CENTER_ID.upper(), 7]}).centers == frozenset({CENTER_ID})
 
-    def test_a_caller_of_the_identity_provider_is_not_confused_with_a_caller_of_the_same_name(
+    def test_a_caller_from_the_identity_provider_is_not_confused_with_a_caller_of_the_same_name(
         self, realm: Realm
     ) -> None:
         assert realm.caller().name == "jwt:web-shop"
@@ -287,7 +287,7 @@ class TestKeys:
         realm.identity.authenticate(token)
         assert len(realm.server.requests) == 2
 
-    def test_a_new_key_of_the_identity_provider_is_used_immediately(self, realm: Realm) -> None:
+    def test_a_new_key_from_the_identity_provider_is_used_immediately(self, realm: Realm) -> None:
         realm.enter()
         realm.now += PAUSE_SECONDS
         realm.provider.publish(public("first", rsa_key()), public("second", rsa_key(1)))

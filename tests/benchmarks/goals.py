@@ -113,10 +113,13 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     p99 = _loads(results, "p99_ms", ON_WAITRESS, 64, section)
     # If all connections were served in turn, each would wait this long.
     turns_ms = [1000 * 64 / per_second for per_second in at_64]
-    what = f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving in turn{where}"
+    what = (
+        f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving in turn{where}"
+    )
     yield Goal(what, ratios(p99, turns_ms), 1.2)
     longest = results.figures("pipelines", "longest_seconds", has_burner=has_burner)
-    what = f"{ON_WAITRESS}: longest wait of a new client while {pipeline.CLIENTS} others pipeline{where}"
+    others = f"{pipeline.CLIENTS} others pipeline"
+    what = f"{ON_WAITRESS}: longest wait of a new client while {others}{where}"
     yield Goal(what, longest, 1, " s")
 
 

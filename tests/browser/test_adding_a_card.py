@@ -125,7 +125,7 @@ def test_pressing_enter_moves_to_the_next_field_of_the_form(demo: Demo, page: Pa
 
 
 @pytest.mark.parametrize("number", ["4242424242424242", "4000000000003220"])
-def test_the_browser_follows_a_further_redirect_of_the_shop(
+def test_the_browser_follows_a_further_redirect_by_the_shop(
     demo: Demo, page: Page, number: str
 ) -> None:
     with running(ListeningServer()) as shop, running(ListeningServer()) as elsewhere:

@@ -105,7 +105,7 @@ def test_the_link_opens_a_new_mollie_page_after_a_declined_card(demo: Demo, page
     expect_card(page, demo, CHALLENGED[-4:])
 
 
-def test_a_webhook_of_mollie_stores_the_card_if_the_browser_never_returns(
+def test_a_webhook_from_mollie_stores_the_card_if_the_browser_never_returns(
     demo: Demo, page: Page, mollie: FakeMollie
 ) -> None:
     session = demo.add_card()

@@ -118,7 +118,7 @@ def test_a_failing_migration_leaves_the_database_unchanged(empty: Migrated) -> N
 
 
 # Shows F10.
-def test_migrating_the_database_of_a_newer_release_is_refused(empty: Migrated) -> None:
+def test_migrating_a_database_from_a_newer_release_is_refused(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     before = empty.execute(empty.columns)

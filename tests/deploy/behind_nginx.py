@@ -290,7 +290,7 @@ def test_idle_connections_do_not_delay_other_clients(site: Site) -> None:
     ],
     ids=["one address", "one network", "networks", "addresses"],
 )
-def test_nginx_limits_the_concurrent_requests_of_one_client(
+def test_nginx_limits_the_concurrent_requests_from_one_client(
     site: Site, source: str, addresses: list[str], refused: int
 ) -> None:
     with ExitStack() as opened:

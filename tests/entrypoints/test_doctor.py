@@ -668,7 +668,7 @@ class TestPsps:
             ("acct_main test", True, "a merchant of the original of this copy"),
         ],
     )
-    def test_doctor_reports_psp_keys_of_another_merchant(
+    def test_doctor_reports_psp_keys_that_belong_to_another_merchant(
         self, patient: Patient, stripe: FakeStripeServer, kept: str, is_copy: bool, said: str
     ) -> None:
         default = DEFAULT_MERCHANT_ACCOUNT

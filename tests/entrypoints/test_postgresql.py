@@ -268,7 +268,7 @@ class TestComplaints:
         ],
         ids=["newer", "without a table"],
     )
-    def test_a_postgresql_database_of_another_release_is_refused(
+    def test_a_postgresql_database_from_another_release_is_refused(
         self,
         own_url: str,
         on_postgresql: CommandLine,

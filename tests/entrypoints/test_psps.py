@@ -94,7 +94,7 @@ def test_the_fake_psp_never_counts_as_live() -> None:
         assert psps[ProviderName("stripe")].is_live(DEFAULT_MERCHANT_ACCOUNT) is None
 
 
-def test_an_unknown_setting_of_a_psp_plugin_is_reported(site: Site) -> None:
+def test_an_unknown_setting_for_a_psp_plugin_is_reported(site: Site) -> None:
     site.install("cardonfile-acme")
 
     assert unknown_settings({"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEX": "x"}) == [

@@ -133,7 +133,7 @@ class TestWebhooks:
         assert (stored.token_id, stored.merchant_account) == (session.token_id, account)
 
     # Shows F33.
-    def test_a_webhook_of_another_merchant_account_changes_nothing(
+    def test_a_webhook_for_another_merchant_account_changes_nothing(
         self, both: Installation, stripe: FakeStripeServer
     ) -> None:
         session = card_typed_at_stripe(both, stripe)

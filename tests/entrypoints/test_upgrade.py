@@ -197,7 +197,7 @@ def test_a_card_stored_by_a_release_without_consents_has_the_consent_of_its_sess
 
 
 # Shows S28.
-def test_the_page_of_an_earlier_releases_session_does_not_show_guest_details(
+def test_the_page_for_a_session_from_an_earlier_release_does_not_show_guest_details(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -209,7 +209,7 @@ def test_the_page_of_an_earlier_releases_session_does_not_show_guest_details(
     assert (request.guest_name, request.guest_email) == ("", None)
 
 
-def test_the_page_of_an_earlier_releases_session_is_in_english(
+def test_the_page_for_a_session_from_an_earlier_release_is_in_english(
     installation: Installation,
 ) -> None:
     installation.container.set_consent()(CENTER_ID, "de")

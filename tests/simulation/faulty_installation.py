@@ -280,7 +280,7 @@ class FaultyInstallation(Installation):
         return self.container.replay_event()(event_id)
 
     def replay_since(self, since: datetime) -> int:
-        """Replay the events since a time. Return the number of deliveries."""
+        """Replay the events since the given time. Return the number of deliveries."""
         self.known.endpoints.replayed.update(
             event_id for of_endpoint in self.check().deliveries.values() for event_id in of_endpoint
         )

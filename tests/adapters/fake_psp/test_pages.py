@@ -374,7 +374,7 @@ def test_a_form_without_its_form_token_is_refused(browser: Browser, token: str) 
 
 
 # Shows S10.
-def test_a_form_with_the_form_token_of_another_page_is_refused(
+def test_a_form_with_the_form_token_from_another_page_is_refused(
     browser: Browser, verified: Browser
 ) -> None:
     assert browser.send_body(form(verified)).status_code == 403

@@ -185,7 +185,7 @@ def test_only_a_well_formed_authorization_header_is_accepted(parts: list[str]) -
 
 # Shows S16.
 @pytest.mark.installed(CARDONFILE_WRITE_LIMIT="2/day")
-def test_the_write_limit_counts_every_write_request_of_a_caller(api: Api) -> None:
+def test_the_write_limit_counts_every_write_request_from_a_caller(api: Api) -> None:
     other = Api(api.installation, a_caller(centers=None))
     client, headers = api.client, {"Authorization": f"bearer {api.token}"}
     # A refused write counts too, and so does one under /v1.

@@ -237,7 +237,7 @@ def test_a_form_sent_from_another_site_does_not_start_a_visit_to_the_portal(
         assert (result.status_code, "set-cookie" in result.headers) == (403, False)
 
 
-def test_a_portal_form_with_the_form_token_of_another_visit_changes_nothing(
+def test_a_portal_form_with_the_form_token_from_another_visit_changes_nothing(
     api: Api, link: str
 ) -> None:
     first, second = entered(api, link), entered(api, link)

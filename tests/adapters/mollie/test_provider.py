@@ -399,7 +399,7 @@ def test_the_page_is_in_the_closest_language_that_mollie_supports(
 
 
 @pytest.mark.parametrize("call", [CUSTOMERS, PAYMENTS, "GET /v2/profiles/me"])
-def test_a_response_of_mollie_in_live_mode_is_not_used_with_a_test_key(
+def test_a_response_from_mollie_in_live_mode_is_not_used_with_a_test_key(
     shop: Shop, call: str
 ) -> None:
     shop.answered_with(call, mode="live")

@@ -13,7 +13,7 @@ from domain.errors import ServiceUnavailable
 from tests.waiting import wait_until
 
 
-def test_a_database_of_an_earlier_release_gets_the_missing_migrations(
+def test_a_database_from_an_earlier_release_gets_the_missing_migrations(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(migrations.MIGRATIONS, "m999_later", "CREATE TEMPORARY TABLE pets ()")

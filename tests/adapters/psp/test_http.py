@@ -95,7 +95,7 @@ class TestDeadline:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             assert no_response(url, HURRIED, "POST", bytes(2**26)).error == "TimeoutError"
 
-    def test_all_requests_of_one_client_share_one_deadline(
+    def test_all_requests_from_one_client_share_one_deadline(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seconds = [0.0]
@@ -162,7 +162,7 @@ class TestRetries:
 
 
 class TestConnection:
-    def test_all_requests_of_a_client_share_one_connection(self, psp: ListeningServer) -> None:
+    def test_all_requests_from_a_client_share_one_connection(self, psp: ListeningServer) -> None:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             client.send("GET", "/")
             client.send("GET", "/")
@@ -224,7 +224,7 @@ class TestResponse:
         ],
         ids=["interim", "cut", "cut chunk"],
     )
-    def test_an_incomplete_response_of_a_psp_is_refused(
+    def test_an_incomplete_response_from_a_psp_is_refused(
         self, psp: ListeningServer, sent: bytes
     ) -> None:
         def act(handler: Handler) -> None:

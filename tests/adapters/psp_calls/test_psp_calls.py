@@ -249,7 +249,7 @@ class TestOutages:
 
         assert [line["event"] for line in lines] == ["psp_away", "psp_refuses"]
 
-    def test_a_not_found_response_of_the_psp_does_not_count_as_an_outage(self) -> None:
+    def test_a_not_found_response_from_the_psp_does_not_count_as_an_outage(self) -> None:
         outages = OutageLog()
         with capture_logs() as lines:
             fail(outages, NotFound(details=FailureDetails(status=404)), operation="outcome")

@@ -73,7 +73,7 @@ def test_contract_tests_for_features_that_the_psp_lacks_are_not_collected(tmp_pa
     ended = run(tmp_path, *SUITE, f"--psp={UNDER_TEST}", "--collect-only")
 
     assert ended.returncode == pytest.ExitCode.OK
-    assert "TestBatch::test_every_event_of_a_batch_is_read[fake]" in ended.stdout
+    assert "TestBatch::test_every_event_in_a_batch_is_read[fake]" in ended.stdout
     assert "TestDeadline" not in ended.stdout
 
 

@@ -99,7 +99,7 @@ def test_the_installed_sdk_describes_the_requested_api_version() -> None:
     assert stripe.api_version == API_VERSION
 
 
-def test_responses_of_the_fake_stripe_are_validated(
+def test_responses_from_the_fake_stripe_are_validated(
     sdk: stripe.StripeClient, customer: str, server: FakeStripeServer
 ) -> None:
     before = validated.copy()

@@ -358,7 +358,7 @@ def page_whose_card_is_detached(shop: Shop) -> HostedPage:
 
 
 def with_link(shop: Shop, page: HostedPage) -> None:
-    # As on a page of an earlier release, which did not hide Link.
+    # As on a page from an earlier release, which did not hide Link.
     del shop.session()["wallet_options"]
     shop.stripe.submit_link(page.reference)
 

@@ -262,7 +262,7 @@ def test_the_consent_to_a_booking_is_deleted_together_with_its_agreement(storage
         assert rows == [(general.text,)]
 
 
-def test_events_of_an_erased_guest_are_not_kept_as_evidence(storage: Storage) -> None:
+def test_events_about_an_erased_guest_are_not_kept_as_evidence(storage: Storage) -> None:
     with committed(storage) as unit:
         unit.guests.put_many([a_guest()])
         add(unit, an_account(1), completed(), ENDED)

@@ -165,7 +165,7 @@ def test_event_numbers_continue_after_all_events_were_deleted(storage: Storage) 
     assert listed(storage) == [(2, an_event(2).event_id)]
 
 
-def test_listing_events_fails_at_an_event_of_a_newer_release(storage: Storage) -> None:
+def test_listing_events_fails_at_an_event_from_a_newer_release(storage: Storage) -> None:
     newer = replace(an_event(1))
     object.__setattr__(newer, "type", "session.teleported")
     store(storage, newer)

@@ -55,7 +55,9 @@ def test_storing_a_guest_reference_replaces_the_previous_reference_of_that_guest
         assert [reading.guest_references.get(each) for each in others] == [None] * 5
 
 
-def test_all_guest_references_are_found_even_those_of_an_earlier_release(storage: Storage) -> None:
+def test_all_guest_references_are_found_even_those_from_an_earlier_release(
+    storage: Storage,
+) -> None:
     guest = a_psp_guest()
     with committed(storage) as unit:
         for other, reference in (

@@ -1,4 +1,4 @@
-"""Rows with values of another release that this release cannot decode."""
+"""Rows with values from another release that this release cannot decode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DiscardOfAnotherRelease(Discard):
             raise ValueError
 
 
-def test_an_unreadable_account_does_not_block_the_expiry_notices_of_other_accounts(
+def test_an_unreadable_account_does_not_block_the_expiry_notices_about_other_accounts(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process logs a row once, and other tests are in the same process.

@@ -74,7 +74,7 @@ def test_the_newest_remaining_card_becomes_the_default_when_the_default_is_remov
 
 @pytest.fixture
 def by_older_release(installation: Installation) -> list[Account]:
-    """Cards of an older release without default cards, which may still run beside this release."""
+    """Cards that an older release stored. It has no default cards, and may still be running."""
     accounts = [an_account(number) for number in (1, 2, 3)]
     installation.add_accounts(*accounts)
     return accounts

@@ -223,7 +223,7 @@ def test_evidence_is_complete_for_both_accounts_of_a_card_after_guests_were_merg
         assert [one.type for one in found.events] == ["agreement.added"]
 
 
-def test_events_of_an_erased_guest_are_deleted_after_their_usual_retention_period(
+def test_events_about_an_erased_guest_are_deleted_after_their_usual_retention_period(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
@@ -311,7 +311,7 @@ def test_the_browser_of_a_click_is_recorded_if_the_operator_has_enabled_that(
     assert evidence(installation, account).sessions[0].browsers == ()
 
 
-def test_the_browser_of_a_click_is_not_recorded_by_default(installation: Installation) -> None:
+def test_the_browser_behind_a_click_is_not_recorded_by_default(installation: Installation) -> None:
     session = started(installation)
     agree(installation, session)
 

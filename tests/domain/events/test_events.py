@@ -555,7 +555,7 @@ class TestExpiry:
             assert not reading.accounts.is_expiry_notice_due(installation.clock.now())
         assert not notice()
 
-    def test_the_expiry_event_of_a_recently_refreshed_card_is_sent_immediately(
+    def test_the_expiry_event_about_a_recently_refreshed_card_is_sent_immediately(
         self, installation: Receiving, account: Account
     ) -> None:
         day = datetime(2031, 8, 31, tzinfo=UTC)
@@ -643,7 +643,7 @@ class TestEndpoints:
         again = added(installation, endpoint.url)
         assert [*installation.event_endpoints()] == [again]
 
-    def test_an_endpoint_may_be_subscribed_to_event_types_of_a_newer_release(
+    def test_an_endpoint_may_be_subscribed_to_event_types_from_a_newer_release(
         self, installation: Receiving
     ) -> None:
         change_by_hand(

@@ -171,7 +171,7 @@ def test_listing_events_after_a_position_from_before_a_restored_backup_is_refuse
         read(installation, str(position))
 
 
-def test_events_cannot_be_listed_while_a_worker_of_an_earlier_release_runs(
+def test_events_cannot_be_listed_while_a_worker_from_an_earlier_release_runs(
     installation: Installation,
 ) -> None:
     def beats(release: str, state: WorkerState = WorkerState.RUNNING) -> None:
@@ -192,7 +192,7 @@ def test_events_cannot_be_listed_while_a_worker_of_an_earlier_release_runs(
     read(installation)
 
 
-def test_listing_events_fails_at_an_event_type_of_a_newer_release(
+def test_listing_events_fails_at_an_event_type_from_a_newer_release(
     installation: Installation,
 ) -> None:
     installation.stored_card()

@@ -81,7 +81,7 @@ def test_repeating_the_request_that_added_a_guest_requires_only_the_add_permissi
         put(installation, VIEW)
 
 
-def test_invalid_details_of_a_guest_are_not_stored(installation: Installation) -> None:
+def test_invalid_details_about_a_guest_are_not_stored(installation: Installation) -> None:
     with pytest.raises(GuestIdNotUsable):
         put(installation, guest_id="x")
     with pytest.raises(InvalidField, match=r"^first_name must be "):

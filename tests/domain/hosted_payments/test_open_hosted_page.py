@@ -82,7 +82,7 @@ def test_a_second_tab_can_create_the_page_2_seconds_after_the_first_tab_failed(
 
 # Shows F2, F19.
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
-def test_opening_a_link_after_a_timeout_of_the_psp_repeats_the_same_request(
+def test_opening_a_link_after_the_psp_timed_out_repeats_the_same_request(
     installation: Installation, trouble: Trouble
 ) -> None:
     session = installation.session_without_answer(trouble)
@@ -294,7 +294,7 @@ def test_the_link_of_a_session_settled_while_its_next_page_is_created_leads_to_t
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_an_erasure_deletes_the_psp_customer_of_a_page_that_was_created_too_late(
+def test_an_erasure_deletes_the_psp_customer_for_a_page_that_was_created_too_late(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -423,7 +423,7 @@ class TestGuestReferences:
 
         assert len(references) == 3
 
-    def test_the_guest_reference_of_an_earlier_release_is_not_used_for_new_pages(
+    def test_the_guest_reference_from_an_earlier_release_is_not_used_for_new_pages(
         self, installation: Installation
     ) -> None:
         before = installation.stored_card().guest_reference

@@ -235,7 +235,7 @@ def test_the_psp_is_asked_to_delete_a_customer_only_after_every_page_or_token_is
     assert "forget_guest" not in installation.provider.calls
 
 
-def test_an_erasure_deletes_the_psp_customer_of_a_page_that_the_psp_refused(
+def test_an_erasure_deletes_the_psp_customer_for_a_page_that_the_psp_refused(
     installation: Installation,
 ) -> None:
     forgotten: list[GuestReference] = []

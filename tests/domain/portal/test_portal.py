@@ -289,7 +289,7 @@ def test_an_invalid_request_for_a_link_to_the_guests_own_page_is_refused(
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_a_caller_of_another_center_gets_no_link_to_the_guests_own_page(
+def test_a_caller_for_another_center_gets_no_link_to_the_guests_own_page(
     installation: Installation,
 ) -> None:
     caller = installation.a_caller(

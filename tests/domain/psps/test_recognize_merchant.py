@@ -26,7 +26,7 @@ def test_the_merchant_of_the_first_psp_keys_is_stored(
         assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
 
 
-def test_psp_keys_of_another_merchant_are_refused(
+def test_psp_keys_that_belong_to_another_merchant_are_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 test")
@@ -56,7 +56,7 @@ def test_if_two_processes_see_different_merchants_the_second_process_is_refused(
 
 
 # Shows F49.
-def test_a_copy_of_the_installation_refuses_psp_keys_of_the_original_merchant(
+def test_a_copy_of_the_installation_refuses_psp_keys_that_belong_to_the_original_merchant(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     recognize(PSP, SPA, "acct_1 live")

@@ -229,7 +229,7 @@ def test_a_card_that_our_own_rules_refuse_is_counted_once_as_refused(
 
 
 # Shows S23.
-def test_concurrent_requests_of_a_guest_do_not_exceed_the_limit_on_sessions(
+def test_concurrent_requests_for_a_guest_do_not_exceed_the_limit_on_sessions(
     limited: Limited,
 ) -> None:
     installation = limited("guest=1/off")

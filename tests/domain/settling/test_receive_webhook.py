@@ -70,7 +70,7 @@ def test_a_forged_webhook_changes_nothing(installation: Installation) -> None:
     assert installation.evidence(session) == ()
 
 
-def test_a_webhook_of_a_psp_that_is_not_set_up_is_rejected(installation: Installation) -> None:
+def test_a_webhook_from_a_psp_that_is_not_set_up_is_rejected(installation: Installation) -> None:
     with pytest.raises(ProviderUnavailable, match=r"^no PSP named other is set up here$"):
         installation.use_cases.receive_webhook(
             ProviderName("other"), WebhookDelivery(headers={}, body=b"")
@@ -78,7 +78,7 @@ def test_a_webhook_of_a_psp_that_is_not_set_up_is_rejected(installation: Install
 
 
 # Shows F4, F30, F31.
-def test_a_webhook_of_a_settled_session_changes_nothing(installation: Installation) -> None:
+def test_a_webhook_about_a_settled_session_changes_nothing(installation: Installation) -> None:
     session = installation.session_with_card()
     late = installation.webhook()
     installation.return_to_shop(session)

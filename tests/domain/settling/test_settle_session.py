@@ -219,7 +219,7 @@ class TestReturnsInQuickSuccession:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.REFUSED])
-def test_a_response_of_the_psp_clears_the_start_time_of_its_outage(
+def test_a_response_from_the_psp_clears_the_start_time_of_its_outage(
     installation: Installation, trouble: Trouble
 ) -> None:
     session = installation.opened_session()

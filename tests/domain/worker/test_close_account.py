@@ -194,7 +194,7 @@ def test_reopening_a_merchant_account_restores_no_cards_or_sessions(
     assert discards(installation) == []
 
 
-def test_a_webhook_of_a_closed_merchant_account_changes_nothing(
+def test_a_webhook_for_a_closed_merchant_account_changes_nothing(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     session = installation.session_with_card()

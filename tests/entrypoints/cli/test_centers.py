@@ -170,7 +170,7 @@ def with_centers(with_center: CommandLine) -> CommandLine:
 
 
 def make_unreadable(cardonfile: CommandLine) -> None:
-    """Put a value of another release into the configuration of the center."""
+    """Put a value from another release into the configuration of the center."""
     change_by_hand(
         cardonfile.storage,
         f"UPDATE payment_configurations SET cards_per_guest = 'two' WHERE center_id = '{CENTER_ID}'",

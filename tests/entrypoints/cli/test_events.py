@@ -100,7 +100,7 @@ def test_an_endpoint_that_is_added_receives_events_until_it_is_removed(
     assert removed == f"removed {endpoint}, {receiver.url}\n"
 
 
-def test_events_test_shows_the_response_of_the_endpoint(cardonfile: CommandLine) -> None:
+def test_events_test_shows_the_response_from_the_endpoint(cardonfile: CommandLine) -> None:
     with EventReceiver() as receiver:
         cardonfile.run("events", "add", receiver.url, "--type", "account.stored", **LOOPBACK)
         endpoint, *_ = row(cardonfile, "list")

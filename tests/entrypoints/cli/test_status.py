@@ -108,7 +108,7 @@ def test_status_fails_if_the_database_is_missing(unmigrated: CommandLine) -> Non
     assert "cannot be used" in does_not_work(unmigrated)
 
 
-def test_status_fails_if_the_database_is_of_an_earlier_release(
+def test_status_fails_if_the_database_is_from_an_earlier_release(
     unmigrated: CommandLine,
 ) -> None:
     make_database_of_0_1_0(unmigrated.database)

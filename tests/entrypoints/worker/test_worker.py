@@ -274,7 +274,7 @@ class Broken:
         raise ValueError("a secret")
 
 
-def test_background_work_of_a_psp_that_fails_does_not_stop_the_worker(
+def test_a_failure_of_background_work_for_a_psp_does_not_stop_the_worker(
     installation: Installation,
 ) -> None:
     settings = installation.settings
