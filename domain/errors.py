@@ -152,7 +152,7 @@ class PaymentConfigurationNotDone(Refusal):
 
 
 class PaymentMethodAlreadyExists(Refusal):
-    """The same card is on file already."""
+    """The same card is already on file."""
 
     code = 400
     type = "payment_method_already_exists"

@@ -47,7 +47,7 @@ class RecordUnreadable(Exception):
 
 
 class AlreadyStored(Exception):
-    """A record of which only one may exist is stored already."""
+    """The unit tried to store a second record where only one may exist."""
 
 
 class UnitOfWork(Protocol):

@@ -23,8 +23,8 @@ _FILE: Final = re.compile(r"(?:counter|histogram)_([1-9][0-9]{0,8})\.db")
 def measure(container: Container) -> WSGIApplication:
     """Add metrics to the container's parts, and return the application that serves the metrics.
 
-    Call this function before any of these parts is built. Raises RuntimeError if a part is built
-    already, and OSError if the metrics folder cannot be used.
+    Call this function before any of these parts is built. Raises RuntimeError if a part is already
+    built, and OSError if the metrics folder cannot be used.
     """
     folder = container.settings().metrics_folder
     if folder is not None:

@@ -45,8 +45,8 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - each makes a folder of its own there
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     tempfile.tempdir = os.environ.setdefault("TMPDIR", str(MEMORY))
 
-# One process runs all tests whose ids begin with one of these: it starts one server, browser or build
-# for them. The first group that fits counts.
+# One process runs all tests whose ids begin with a prefix of the same group. It starts one server,
+# browser or build for them. A test belongs to the first group that matches.
 TOGETHER: Final = (
     # The demo's tests wait for its worker: they and all others of a browser take turns on two browsers.
     # To share one over a socket would take more than to start a second: each test takes longer then.
@@ -59,7 +59,7 @@ TOGETHER: Final = (
     ("tests/entrypoints/test_metrics.py",),
     ("tests/entrypoints/test_wsgi.py",),
     ("tests/outside/",),
-    (  # They stop or change a PostgreSQL server.
+    (  # These tests stop or change a PostgreSQL server.
         "tests/adapters/postgresql/test_commits.py",
         "tests/adapters/postgresql/test_connection.py::TestReasons",
         "tests/entrypoints/test_doctor.py::TestReplication",
@@ -68,7 +68,7 @@ TOGETHER: Final = (
         "tests/entrypoints/test_several_machines.py",
     ),
 )
-# Of these, the tests with the same parameters share what these are prepared with.
+# Tests in this module that have the same parameters share the work that prepares them.
 TOGETHER_BY_PARAMETERS: Final = "tests/simulation/test_nth_call.py"
 
 RUN: Final = pytest.StashKey[Run]()

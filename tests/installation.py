@@ -138,7 +138,8 @@ class TroubledProvider:
 
     return_parameters = frozenset({"result", "state"})
 
-    # As the adapter has them, until a test sets its own. Any, as their arguments differ.
+    # The methods of the adapter, until a test sets its own. The type is Any, because their
+    # arguments differ.
     outcome: Callable[..., Any]
     start: Callable[..., Any]
     close: Callable[..., Any]

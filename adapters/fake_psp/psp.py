@@ -101,7 +101,7 @@ class PspPage:
 
     @property
     def is_over(self) -> bool:
-        """Whether the page cannot collect a card any more, because it has a card or is closed."""
+        """Whether the page can no longer collect a card, because it has a card or is closed."""
         return self.state in (PageState.COMPLETED, PageState.CLOSED)
 
     @property

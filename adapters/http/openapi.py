@@ -263,7 +263,7 @@ def _webhook(event_type: EventType, example: Struct) -> Json:
         "requestBody": {"required": True, "content": content},
         "responses": {
             "2XX": {"description": "The endpoint accepted the event, which is not sent again."},
-            "410": {"description": "The endpoint wants no more events, and none are sent to it."},
+            "410": {"description": "The endpoint does not want events. No more events are sent."},
         },
         "security": [],
     }

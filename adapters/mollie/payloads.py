@@ -169,7 +169,7 @@ class _CardDetails(msgspec.Struct, rename="camel"):
 
 
 class Mandate(Resource, frozen=True, kw_only=True):
-    """A stored card. A mandate that is invalid can never be charged any more."""
+    """A stored card. A mandate that has become invalid can never be charged again."""
 
     status: Literal["valid", "pending", "invalid"]
     method: str

@@ -77,7 +77,7 @@ class Response:
 def is_passing(response: Response) -> bool:
     """Return whether the same request may succeed a moment later.
 
-    This is so after 409 (another request is in progress) and after 5xx without Retry-After.
+    Return True after 409 (another request is in progress) and after 5xx without Retry-After.
     """
     is_fault = response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return response.status == HTTPStatus.CONFLICT or (

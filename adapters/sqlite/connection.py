@@ -223,7 +223,7 @@ class Transaction:
         """Do nothing, because a write transaction locks the whole database."""
 
     def commit(self) -> None:
-        """Commit. The transaction is then over, even if this raises ServiceUnavailable.
+        """Commit. The transaction then ends, even if this raises ServiceUnavailable.
 
         Raises ServiceUnavailable also if the files were replaced in the meantime, because the
         commit is then lost.
@@ -477,7 +477,7 @@ class Connections:
 
 
 def _time(value: datetime) -> str:
-    # Of fixed width, so that sorting as text sorts by time.
+    # The width is fixed, so that sorting as text sorts by time.
     return value.astimezone(UTC).isoformat(timespec="microseconds")
 
 

@@ -308,7 +308,7 @@ def _created(
 
 
 def _customer(call: Call, request: HostedPageRequest, now: datetime) -> str:
-    """Return the guest's customer at Stripe. It is created if there is none, or if it was deleted.
+    """Return the guest's customer at Stripe, which is created if it is missing or was deleted.
 
     The guest's details are written to the customer each time. This also shows whether the customer
     exists.

@@ -127,7 +127,7 @@ class Account(Card, WorkAtPsp):
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
         """Return this account after the guest typed in the same card again.
 
-        It has the new token and expiry date, and the new consent.
+        The returned account has the new token, the new expiry date and the new consent.
         """
         # The number is the same, so the facts about the card stay; only the wallet may differ.
         card = replace(collected.card.with_facts_of(self), wallet=collected.card.wallet)
@@ -306,8 +306,8 @@ def has_default(accounts: Iterable[Account]) -> bool:
 def heir_among(others: Sequence[Account]) -> Account | None:
     """Return the account that becomes the default when an account is removed.
 
-    It is the newest of `others`, the remaining accounts. Return None if there are no others, or if
-    one of them is already the default.
+    The new default is the newest of `others`, the remaining accounts. Return None if there are no
+    other accounts, or if one of them is already the default.
     """
     return replace(others[-1], is_default=True) if others and not has_default(others) else None
 
@@ -318,7 +318,7 @@ class Accounts(WorkAtPsps, Protocol):
     def add(self, account: Account) -> None:
         """Store a new account.
 
-        Raises AlreadyStored if one of these is stored already:
+        Raises AlreadyStored if one of these is already stored:
 
         - An active account with the same guest, center, merchant account and fingerprint.
         - An active default account of the same guest and center, if `account` is the default.
@@ -418,7 +418,8 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> None:
         """Make active accounts due for reading at `now`.
 
-        They are the accounts with this guest reference or, if it is None, those with this token.
+        The accounts are those with this guest reference or, if the reference is None, those with
+        this token.
         """
         ...
 

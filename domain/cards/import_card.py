@@ -1,4 +1,4 @@
-"""Import a card that a PSP has stored already."""
+"""Import a card that is already stored at a PSP."""
 
 from __future__ import annotations
 

@@ -75,5 +75,5 @@ class Centers(Protocol):
         ...
 
     def put_many(self, centers: Iterable[Center]) -> None:
-        """Store centers. Centers that are stored already are updated."""
+        """Store centers. Centers that are already stored are updated."""
         ...

@@ -212,7 +212,7 @@ class PaymentConfiguration:
     def link_lifetime(self, link_minutes: int | None) -> timedelta:
         """Return how long a link may wait to be opened.
 
-        It is `link_minutes`, or the configured time if `link_minutes` is None.
+        The link may wait for `link_minutes`, or for the configured time if `link_minutes` is None.
         """
         return timedelta(minutes=link_minutes or self.session_minutes)
 

@@ -89,7 +89,8 @@ class ChooseConsent:
     def is_on_our_page(self, provider: ProviderName) -> bool:
         """Return whether guests give their consent on cardonfile's own page.
 
-        This is so if the PSP's page cannot show the consent text, or if the PSP is not loaded here.
+        They do so if the PSP's page cannot show the consent text, or if this process has not loaded
+        the PSP.
         """
         psp = self.psps.get(provider)
         return psp is None or not psp.capabilities.shows_consent

@@ -63,8 +63,8 @@ class Desk:
 
     `guest` is None if the caller who made the desk link may not read guests, or if the session is
     over and the page no longer shows a card. `link` is the link for the guest, in its short form if
-    there is one, or None if it does not work any more. `language` is the guest's language. `card`
-    is the stored card, for 60 seconds. `is_final` means that the page will not change any more.
+    there is one, or None if the link no longer works. `language` is the guest's language. `card` is
+    the stored card, for 60 seconds. `is_final` means that the page will not change again.
     """
 
     state: DeskState
@@ -125,7 +125,7 @@ class ReadDesk:
 class ReadLinkToSend:
     """Use case: read the link of a session that is meant for the guest.
 
-    It is the short form of the link, if there is one.
+    The result is the short form of the link if the link has a short form, otherwise the link.
 
     Raises UserNotAuthorized, SessionNotFound or SessionEnded.
     """

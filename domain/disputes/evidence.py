@@ -41,8 +41,8 @@ class HowEnded(StrEnum):
 class Moment:
     """A time, and the clock by which it was measured.
 
-    `clock` is null if it is not known. This is so if the session is no longer stored, or if the
-    card was imported and the time comes from the imported file.
+    `clock` is null if the clock is not known, because the session is no longer stored, or because
+    the card was imported and the time comes from the imported file.
     """
 
     at: datetime

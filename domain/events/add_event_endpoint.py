@@ -23,7 +23,7 @@ from domain.storage import AlreadyStored, Storage, WriteUnit
 
 
 class TooManyEndpoints(Exception):
-    """There are 50 endpoints already."""
+    """There are already 50 endpoints."""
 
     def __init__(self) -> None:
         super().__init__(f"there are already {MAX_ENDPOINTS} endpoints, which is the maximum")

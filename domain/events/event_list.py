@@ -109,7 +109,7 @@ class Events(Protocol):
         ...
 
     def ends(self) -> Ends:
-        """Return both ends of the numbered events. They are equal if there are no such events."""
+        """Return both ends of the numbered events. If no event is numbered, the ends are equal."""
         ...
 
     def position(self, number: int) -> Position | None:

@@ -137,7 +137,7 @@ class Guests(Protocol):
         ...
 
     def put_many(self, guests: Iterable[Guest]) -> None:
-        """Store guests. Guests that are stored already are updated.
+        """Store guests. Guests that are already stored are updated.
 
         If a guest has no language, the stored language is kept.
         """

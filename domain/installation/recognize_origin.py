@@ -8,7 +8,7 @@ from domain.storage import Storage, WriteUnit
 
 
 class AnotherOrigin(Exception):
-    """The records belong to another origin. The text tells the operator what to do."""
+    """The records belong to another origin. The text says what the operator must do."""
 
     def __init__(self, origin: str) -> None:
         super().__init__(

@@ -56,8 +56,8 @@ class Erasure:
     def due_after(self, *times: datetime, now: datetime) -> Erasure:
         """Return the erasure with its next check due when all `times` have passed.
 
-        The next check also waits until `may_be_done`. It is due in 30 seconds at the earliest, and
-        in an hour at the latest.
+        The next check also waits until `may_be_done`. The check is due in 30 seconds at the
+        earliest, and in an hour at the latest.
         """
         may_be_done_at = self.erased_at + REQUESTS_END_WITHIN
         due_at = max(now + MIN_BACKOFF, may_be_done_at, *times)

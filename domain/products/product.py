@@ -104,7 +104,7 @@ class Products(Protocol):
         ...
 
     def put_many(self, products: Iterable[Product]) -> None:
-        """Store products. Products that are stored already are updated and keep their place.
+        """Store products. Products that are already stored are updated and keep their place.
 
         The centers must exist. Raises AlreadyStored if a product belongs to another center.
         """

@@ -202,9 +202,9 @@ class PageAttempt:
     def has_agreed(self, browser: str | None) -> bool:
         """Return whether the guest agreed in the browser with this secret.
 
-        Return False if the browser has no secret (None). Others may open the link too, such as a
-        mail scanner that clicks on buttons. They must not agree for the person who types in the
-        card.
+        Return False if the browser has no secret (None). Other programs may open the link too, such
+        as a mail scanner that clicks on buttons. Their clicks must not count as the agreement of
+        the person who types in the card.
         """
         return browser is not None and self.agreed_in == self.hash_of(browser)
 
@@ -241,7 +241,7 @@ class RefusalsOnPage:
     `refused_cards` is how many cards were refused so far, if the PSP reports that without a further
     call. A number that is smaller than an earlier number is ignored. `refusal_code` is the PSP's
     code for the reason of the last refusal, such as `insufficient_funds`, and never a text for
-    people. It is None if the PSP does not give a reason, or does not give it any more.
+    people. It is None if the PSP does not give a reason, or no longer gives the reason.
     """
 
     refused_cards: int = 0
@@ -312,7 +312,7 @@ class CardRefused(RefusalsOnPage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageClosed(RefusalsOnPage):
-    """The page is over without a card, and cannot collect a card any more."""
+    """The page has ended without a card, and can no longer collect a card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

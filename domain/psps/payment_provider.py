@@ -21,7 +21,7 @@ from domain.psps.webhook import WebhookDelivery, WebhookNotice
 class FailureDetails:
     """Details of a failed call that may be logged.
 
-    They must not contain a guest's data, secrets or free text from the PSP.
+    The details must not contain a guest's data, secrets or free text from the PSP.
 
     - `error`: the kind of failure, such as `TimeoutError`.
     - `status`: the HTTP status.

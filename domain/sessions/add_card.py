@@ -172,8 +172,8 @@ class AddCard:
     ) -> None:
         """Raise a refusal if the guest cannot agree to these terms at the center.
 
-        It is ConsentNotSet, InvalidField for `replaces`, or TooManyAgreements if all cards of the
-        guest already have the maximum number of agreements.
+        The refusal is ConsentNotSet, InvalidField for `replaces`, or TooManyAgreements if all cards
+        of the guest already have the maximum number of open agreements.
         """
         center = unit.centers.get(wanted.center_id)
         if center is None or not takes_agreements(unit, center):

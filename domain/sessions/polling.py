@@ -108,7 +108,7 @@ class PolledSession(EndingSession):
     def may_be_asked_about(self) -> bool:
         """Whether it is useful to ask the PSP about the session.
 
-        This is so for an open session, and for an expired session that still has a page.
+        It is useful for an open session, and for an expired session that still has a page.
         """
         return not self.is_settled and (not self.is_over or self.has_page)
 
@@ -116,7 +116,7 @@ class PolledSession(EndingSession):
     def may_go_back(self) -> bool:
         """Whether the card of an earlier page may be stored.
 
-        This is so if the session has neither a card nor an open page.
+        It may be stored if the session has neither a card nor an open page.
         """
         attempt = self.attempt
         return not self.is_settled and (attempt is None or attempt.over)
@@ -260,7 +260,7 @@ class PolledSession(EndingSession):
         if later is None or self.is_settled:
             return self
         if self.due_at is not None and self.due_at + ANSWERED_WITHIN == later:
-            # An earlier call did this already.
+            # An earlier call has already done this.
             return self
         # `due_at` is set even if the session is already due, because the running question will set
         # the time of the next poll.

@@ -241,7 +241,7 @@ class CardSession(PolledSession, RequestedSession):
     def needs_click(self, now: datetime) -> bool:
         """Return whether the guest must click on a button before the link opens a page.
 
-        This is so for an old link. Links that work for days are often sent by messenger, and
+        A click is needed for an old link. Links that work for days are often sent by messenger, and
         messengers open the links in messages to make previews.
         """
         return self.is_old(now) and self.has_link(now)

@@ -143,7 +143,7 @@ def send_test(endpoint_id: str) -> None:
 @events.command()
 @click.argument("endpoint_id", metavar="ENDPOINT")
 def remove(endpoint_id: str) -> None:
-    """Remove an endpoint, so that no more events are sent to it.
+    """Remove an endpoint, so that events are no longer sent to it.
 
     ENDPOINT is an id from `cardonfile events list`.
 

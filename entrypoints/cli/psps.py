@@ -72,8 +72,8 @@ def close_account(
     Also use this command if the keys of the account are lost. NAME is the PSP, which does not have
     to be set up. The command asks you to type the name of the account. Then it ends open sessions,
     removes cards, and ends discards and erasures, which are recorded as out of reach, because the
-    PSP is not called any more. --reopen allows the account to take cards again, but does not
-    restore anything. The audit trail records both.
+    PSP is no longer called. --reopen allows the account to take cards again, but does not restore
+    anything. The audit trail records both the closing and the reopening.
 
     \b
     Examples:

@@ -54,6 +54,6 @@ def test_the_operating_system_user_is_read_from_the_process_instead_of_the_envir
         monkeypatch.setenv(name, "somebody-else")
     assert operating_system_user() == f"user:{pwd.getpwuid(os.getuid()).pw_name}"
 
-    # As in a container that runs as a user of its own.
+    # A container may run as a user that is not in the password file.
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
     assert operating_system_user() == f"user:{2**31 - 7}"

@@ -88,6 +88,6 @@ def fill(database: Path, sessions: int) -> None:
             },
         )
         db.execute("PRAGMA journal_mode=WAL")
-    # Otherwise the system would write the file during the measurement.
+    # Without this sync, the system would write the file during the measurement.
     with database.open("rb") as file:
         os.fsync(file.fileno())

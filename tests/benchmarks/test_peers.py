@@ -32,7 +32,7 @@ def test_a_benchmark_peer_stores_a_session_unless_the_service_would_refuse_the_r
             refused += (server.add_card(redirect_uri=each)[0] for each in (None, "javascript:x"))
         with closing(pysqlite3.connect(server.folder / "cards.db")) as db:
             db.row_factory = pysqlite3.Row
-            # One was added to see whether the server is there.
+            # The first session was added to see whether the server is there.
             *_, session = stored = db.execute("SELECT * FROM card_sessions").fetchall()
             assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 

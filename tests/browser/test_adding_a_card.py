@@ -485,7 +485,7 @@ def test_the_focus_moves_to_the_only_invalid_field(
     type_card(page)
 
     expect_wrong(page.get_by_label("Postal code"), "does not know this postal code")
-    # It is told once.
+    # The fault is described only beside the field, not again in the summary.
     expect(page.locator("#summary")).to_be_hidden()
     expect(page).to_have_title("Error: Add a card – Clear Skin Clinic")
     for name, text in (

@@ -201,7 +201,7 @@ def test_the_pictures_in_the_readme_can_be_taken_from_the_demo(
         guest.set_viewport_size(GUESTS_WINDOW)
         guest.get_by_role("button", name="Add card").click()
         expect_card_once(page)
-        # It closes after five seconds.
+        # The guest's window closes after five seconds.
         back = [picture_of(guest, scheme) for scheme in schemes]
         page.get_by_role("button", name="Add a card").blur()
         place = page.get_by_text("The guest’s window opens over this place.").bounding_box()

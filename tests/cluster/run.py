@@ -222,7 +222,7 @@ def _kill_standbys(cluster: Cluster, load: Load, note: Callable[[str], None]) ->
     before = load.answered
     wait_until(lambda: primary.ask("SHOW synchronous_standby_names") == "*", seconds=STATE_SECONDS)
     load.go_on(lambda: load.clients.fates["refused"], REFUSALS)
-    # The response to each client may have been on its way already.
+    # The response to each client may already have been on its way.
     if load.answered > before + CLIENTS:
         note(f"{load.answered - before} add-card requests were answered without a standby")
     for each in standbys:

@@ -199,7 +199,7 @@ def test_nginx_refuses_or_normalizes_a_malformed_request(site: Site) -> None:
 
     cleaned = {name: answers.pop(name) for name in CLEANED}
     assert cleaned == CLEANED
-    # One response: the request behind it is not read.
+    # There is only one response, so nginx has not read a second request behind the first.
     assert {
         name: seen
         for name, seen in answers.items()
@@ -283,7 +283,7 @@ def test_idle_connections_do_not_delay_other_clients(site: Site) -> None:
     ("source", "addresses", "refused"),
     [
         ("127.0.0.4", [""] * 110, 10),
-        # One network of IPv6 counts as one address, and IPv4 addresses each for themselves.
+        # All addresses of one IPv6 network count as one address. Each IPv4 address counts alone.
         (MANY, [f"2001:db8::a:{number:x}" for number in range(110)], 10),
         (MANY, [f"2001:db8:0:{number:x}::a" for number in range(110)], 0),
         (MANY, [f"192.0.2.{number}" for number in range(110)], 0),

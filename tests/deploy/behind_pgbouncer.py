@@ -117,7 +117,7 @@ def test_every_pooled_connection_has_the_settings_that_keep_records_safe(
 ) -> None:
     session = installation.opened_session()
 
-    # It holds the only connection that was used until now.
+    # This keeps the only connection that has been used busy, so that the service gets a new one.
     with psycopg.connect(pooled) as other:
         other.execute("SELECT 1")
         installation.type_card_and_return(session)

@@ -79,7 +79,7 @@ class Nginx:
             "listen 443 ssl": f"listen 127.0.0.1:{self.port} ssl",
             "listen 80 default_server": f"listen 127.0.0.1:{self.plain_port} default_server",
             "server 127.0.0.1:8000": f"server {upstream}",
-            # This machine need not have several IPv6 addresses, so one source names them itself.
+            # This machine may not have several IPv6 addresses, so one source states the address.
             "http {\n": "http {\n"
             f"    set_real_ip_from {MANY};\n    real_ip_header {ADDRESS};\n"
             + "".join(

@@ -73,7 +73,7 @@ def pgbouncer(url: str) -> Iterator[str]:
                 connections=SERVER_CONNECTIONS,
             )
         )
-        # It refuses to run as root, and the other user must reach its files.
+        # PgBouncer refuses to run as root, so another user must be able to read its files.
         Path(folder).chmod(0o755)
         process = subprocess.Popen([program, "--quiet", configuration], user=server_user())
         try:

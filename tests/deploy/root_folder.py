@@ -31,7 +31,7 @@ _BUILD: Final = f"""{_SHOW_SYSTEM}
 mount --types proc proc proc
 exec chroot . sh -c "$1"
 """
-# As the units of systemd ask for it: see PrivateTmp, ProcSubset, ProtectProc and ProtectSystem.
+# The systemd units ask for this: see PrivateTmp, ProcSubset, ProtectProc and ProtectSystem.
 _RUN: Final = f"""{_SHOW_SYSTEM}
 mount --types proc --options hidepid=invisible,subset=pid proc proc
 user=$1 writable=$2

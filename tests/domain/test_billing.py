@@ -22,7 +22,7 @@ RIGHT: dict[str, list[object]] = {
         *("+49 (30) 901820-0", "+12125550100", "+1234567", "+123456789012345"),
         # The last digit checks the others, as a card's does.
         *("+49 1512 3456787", "+34 612 345 673", "+39 06 1234 5673", "+62 812 3456 78909"),
-        # As many digits as cards have, and no check digit.
+        # This has as many digits as a card number, but a wrong check digit.
         "+378282246310006",
     ],
     "address": ["1 Main St", "1234567890123 Main St"],

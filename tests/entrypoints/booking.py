@@ -304,7 +304,7 @@ def _kill_reconcile(machine: Machine, seed: str, stop: Event) -> int:
             running.kill()
             running.communicate()
             kills += 1
-            # Otherwise no run would finish once the machine has become slower.
+            # Without this, no run would finish once the machine has become slower.
             seconds *= 1.2
     return kills
 

@@ -41,7 +41,7 @@ from tests.told_events import Told, lost_and_invented
 from tests.waiting import wait_until
 
 CLIENTS: Final = 8
-# Few, so that clients share guests and most cards are on file already.
+# Few, so that clients share guests and most cards are already on file.
 GUESTS: Final = [GuestId(a_uuid(1_000 + number)) for number in range(40)]
 FATES: Final = ("sent", "answered", "refused", "cut off")
 LOST_RESPONSES: Final = 0.1

@@ -122,7 +122,7 @@ def send_in_every_field(service: Service) -> None:
     bodies += [{"billing_info": {name: text}} for name in MAX_LENGTHS for text in texts]
     for body in bodies:
         service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **body}))
-    # This one crashes.
+    # This request crashes.
     assert service.send("POST", ACCOUNTS, json.dumps({**GOOD_BODY, **bodies[4]})).status == 500
     assert NUMBER not in service.text
 

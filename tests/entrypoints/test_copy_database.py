@@ -300,7 +300,7 @@ class TestCompletedCopies:
             closing(PostgresqlStorage(target)) as storage,
         ):
             if migrated:
-                # A worker may have run there already.
+                # A worker may already have run there.
                 with committed(storage) as unit:
                     unit.workers.leave_heartbeat(a_worker(), NOW + DAY)
 

@@ -189,7 +189,7 @@ class TestCommand:
 
 
 class TestWithSemicolons:
-    # As a spreadsheet with German settings writes it: Save as, CSV UTF-8.
+    # The file that Excel writes with German settings (Save as, CSV UTF-8).
     EXCEL: Final = (
         "\ufeffcenter_id;id;code;name;description;amount;currency\r\n"
         f"{CENTER_ID};{a_uuid(1)};OIL-50;Massageöl, 50 ml;"
@@ -318,7 +318,7 @@ FAULTS: Final[dict[str, tuple[str, str | bytes, str]]] = {
         *("centers", f"id,name,{'x' * 41}\n"),
         f"{OF_CENTERS}'{'x' * 40}'\u2026 is unknown",
     ),
-    # It is not shown.
+    # The message does not show the row.
     "a row in place of the header": (
         *("guests", f"{a_uuid(1)},Ann,Lee,ann@mail.example\n"),
         f"{OF_GUESTS}id is missing, first_name is missing, last_name is missing, email is missing",

@@ -51,7 +51,7 @@ def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.M
             assert (event.type_, event.data.to_dict()) == (event_type, told["data"])
             account = event.data.account_id
             assert account is None or isinstance(account, UUID)
-            # One from a later release.
+            # An event from a later release.
             newer = {**told, "type": "account.moved", "data": {**told["data"], "to": "elsewhere"}}
             assert models.EventPayload.from_dict(newer).data["to"] == "elsewhere"
 

@@ -90,7 +90,7 @@ def test_the_fake_psp_never_counts_as_live() -> None:
     for address in ("http://127.0.0.1:8000", "https://cards.example"):
         psps = Settings.read({"CARDONFILE_PUBLIC_BASE_URL": address}).psps
         assert psps[ProviderName("fake")].is_live(DEFAULT_MERCHANT_ACCOUNT) is False
-        # It has no keys here.
+        # No keys for Stripe are set here.
         assert psps[ProviderName("stripe")].is_live(DEFAULT_MERCHANT_ACCOUNT) is None
 
 

@@ -258,7 +258,7 @@ class TestFiles:
             "CARDONFILE_STRIPE_SPA_SECRET_KEY_FILE": str(key),
             "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS_FILE": str(secret),
             "CARDONFILE_PUBLIC_BASE_URL_FILE": "",
-            # It names a file itself.
+            # The value of this setting is itself the name of a file.
             "CARDONFILE_ERASURES_FILE": "erased",
             "OTHER_FILE": "/nowhere",
         }
@@ -347,7 +347,7 @@ def test_an_obsolete_setting_is_reported_with_the_name_of_its_successor() -> Non
 
 
 def test_variables_that_an_orchestrator_sets_do_not_count_as_unknown_settings() -> None:
-    # As Kubernetes sets them for a service called cardonfile and one called cardonfile-db.
+    # Kubernetes sets these variables for the services cardonfile and cardonfile-db.
     orchestration = {
         "CARDONFILE_SERVICE_HOST": "10.0.0.11",
         "CARDONFILE_SERVICE_PORT_HTTP": "8000",

@@ -202,7 +202,7 @@ def test_requests_in_progress_are_finished_after_sigterm(processes: Serving) -> 
             since = processes.programs[0].lines("request")[answered:]
             return len({line["process"] for line in since}) == 2
 
-        # Then each process has read its parts too.
+        # A process that has responded again has also read its parts of the requests that began.
         wait_until(have_all_answered_since)
         processes.programs[0].tell(signal.SIGTERM)
         wait_until(lambda: not processes.is_listening())
@@ -277,7 +277,7 @@ def test_create_application_fails_if_the_installation_cannot_be_used(
 @pytest.mark.parametrize(
     ("command", "wrong"),
     [
-        # Otherwise granian may go on for ever.
+        # If the process did not end, granian might go on for ever.
         ((START_GRANIAN, *GRANIAN_OPTIONS, ONCE, "--port", "{port}"), NO_PSP),
         ((SERVE, "work"), NO_PSP),
     ],

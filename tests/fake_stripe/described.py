@@ -143,7 +143,7 @@ def _fields(of: Hint) -> Mapping[str, Forms]:
     names = _Names({each.__name__: each for each in OBJECTS.values()})
     hints = get_type_hints(of, localns=names)
     if of is ListObject:
-        # It does not declare its `object`, and its elements are a variable.
+        # ListObject does not declare its `object`, and the type of its elements is a variable.
         hints |= {"object": str, "data": list[StripeObject]}
     return {
         name: _forms(hint)

@@ -121,7 +121,7 @@ def test_a_new_psp_plugin_passes_the_contract_suite(site: Site) -> None:
         *("--psp", "harborpay_psp.under_test:HarborpayByWebhookUnderTest"),
         # Without idempotency keys it makes pages in its own way, and tries a call once.
         *("-k", "not WithoutKeys or TestStart or TestTrouble or TestPspInTrouble or TestCalls"),
-        # Of pytest's plugins only the suite's own: others take long to load.
+        # Load only the suite's own plugin of pytest, because others take long to load.
         *("-q", "-p", "no:cacheprovider"),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )

@@ -542,7 +542,7 @@ class Invariants:
                     former=now.former,
                 )
             if before.is_settled:
-                # It may be due again: its PSP is asked about the card of an earlier page.
+                # The session may be due again, to ask the PSP about the card of an earlier page.
                 before = msgspec.structs.replace(before, due_at=now.due_at)  # noqa: PLW2901 - as above
                 require(now == before, "I3", f"settled session {token_id} has changed")
             else:

@@ -82,7 +82,7 @@ class Process:
         """Build everything that is in memory."""
         container = self.container
         ports = (container.clock, container.storage, container.psp_adapters, container.event_sender)
-        # They keep the parts that they were overridden with before, and look through them all.
+        # Providers keep the parts that overrode them before, and search all of them.
         for port in ports:
             port.reset_override()
         container.reset_singletons()

@@ -167,7 +167,7 @@ class ById(Table[Record], Generic[RecordId, Record]):
         return self._rows.get(self._transaction, lock=self._is_locked, **key)
 
     def put_many(self, records: Iterable[Record]) -> None:
-        """Store records. Records that are stored already are replaced."""
+        """Store records. Records that are already stored are replaced."""
         self._transaction.execute_many(
             self._rows.insert + self._rows.or_replace, map(self._rows.row, records)
         )

@@ -67,7 +67,7 @@ FORBIDDEN: Final = [
     ],
     *["fec0::1", "ff02::1", "ff0e::1"],
 ]
-# Of 127.0.0.1, as the system reads it.
+# The ways to write 127.0.0.1 that the system accepts.
 SPELLINGS: Final = ["2130706433", "017700000001", "0177.0.0.1", "0x7f.1", "0x7f000001", "127.1"]
 
 

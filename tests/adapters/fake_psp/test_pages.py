@@ -252,7 +252,7 @@ def test_the_error_summary_of_the_card_form_links_to_every_invalid_field(verifie
     assert links == list(errors(sent))
     assert re.findall(r'id="(\w+)"[^>]* aria-invalid="true"', sent.text) == links
     assert re.findall(r'id="(\w+)"[^>]* autofocus', sent.text) == ["summary"]
-    # It does not count as a try.
+    # An incomplete form does not count as an attempt.
     assert verified.page.attempts == 0
 
 

@@ -525,7 +525,7 @@ def test_browsers_send_the_consent_cookie_only_to_this_service(
 
     assert cookie.secure is origin.startswith("https:")
     assert (cookie.path, cookie.http_only, cookie.same_site) == ("/", True, "Lax")
-    # It stays with the host that has sent it, until the browser is closed.
+    # The browser sends the cookie only to this host, and deletes it when the browser is closed.
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 

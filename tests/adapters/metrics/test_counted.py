@@ -97,7 +97,8 @@ def test_ended_sessions_are_counted_by_outcome(measured: Measured) -> None:
         ("session_expired", "cancelled"): 1,
         ("session_expired", "not_finished"): 1,
     }
-    # It is there before the first card: to an alert, a series that begins at 1 has not grown.
+    # The series exists before the first card, because an alert does not see growth in a series that
+    # begins at 1.
     assert samples["card_storing_seconds_count"] == {(FAKE,): 0}
 
 
@@ -180,7 +181,7 @@ def test_an_error_in_the_metrics_does_not_stop_the_work_that_is_counted() -> Non
     class Faulty(Counts):
         def __init__(self) -> None:
             super().__init__(CollectorRegistry())
-            # As with a full disk below the files of several processes.
+            # This fails as on a full disk with the files of several processes.
             self.request("a label is missing", 1.0)
             self.ended("a label is missing")
 
@@ -193,5 +194,5 @@ def test_waits_for_a_database_connection_are_counted(measured: Measured) -> None
     measured.container.storage().check()
 
     waits = measured.scrape()["database_wait_seconds_count"]
-    # That of the scrape itself comes after these were read.
+    # The scrape itself also waits for a connection, but only after it has read these counts.
     assert waits == {(): 1}

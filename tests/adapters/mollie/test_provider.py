@@ -72,7 +72,7 @@ class TestRetryAfterAnHour:
             shop.start(number, guest_reference=customer)
         shop.mollie.limit = 1
 
-        # It would only become longer, so the session would never end.
+        # The list can only become longer. If this counted as an outage, the session would never end.
         with pytest.raises(ProviderRefused) as refused:
             shop.start()
 
@@ -192,7 +192,7 @@ def test_a_mandate_without_a_chargeable_card_does_not_count_as_a_collected_card(
 
     assert isinstance(outcome, NoCardCollected)
     assert [line["event"] for line in lines] == ["mollie_collected_no_card"]
-    # So it cannot be brought along either.
+    # Such a card cannot be imported either.
     with pytest.raises(ProviderRefused):
         shop.provider.read_card(MAIN, outcome.guest_reference, outcome.token)
     shop.provider.discard(MAIN, outcome.guest_reference, outcome.token)
@@ -208,7 +208,7 @@ def test_a_card_is_discarded_if_mollie_omits_required_details(shop: Shop, field:
 
     assert isinstance(outcome, NoCardCollected)
     assert (outcome.token, outcome.missing) == (shop.mandate()["id"], field)
-    # One on file stays as it is.
+    # If the card is already on file, it does not change.
     with pytest.raises(ProviderUnavailable) as raised:
         shop.provider.read_card(MAIN, outcome.guest_reference, outcome.token)
     assert raised.value.details.param == field

@@ -134,7 +134,7 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.sessions.get(TOKEN_ID),
         lambda unit: unit.sessions.update(a_session().due_now(NOW)),
     ),
-    # Otherwise the page of a session that is being changed would stay open.
+    # Without the wait, the page of a session that is being changed would stay open.
     "the open pages of a guest": (
         lambda unit: unit.sessions.get(TOKEN_ID),
         lambda unit: unit.sessions.make_pages_due(GUEST_ID, NOW),
@@ -175,7 +175,7 @@ WAITING: dict[str, tuple[Callable[[WriteUnit], object], Callable[[WriteUnit], ob
         lambda unit: unit.guests.put_many([a_guest()]),
         lambda unit: unit.guests.add(a_guest()),
     ),
-    # Otherwise what turns up late would not be erased.
+    # Without the wait, records that turn up late would not be erased.
     "an erasure": (
         lambda unit: unit.erasures.get(GUEST_ID),
         lambda unit: unit.erasures.reopen(GUEST_ID, NOW),

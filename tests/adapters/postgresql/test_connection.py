@@ -273,7 +273,7 @@ class TestOutage:
                 assert not is_back(relayed)
         pool = relayed._connections._pool
         assert pool is not None
-        # It has given up then, and connects again only for the next unit.
+        # The pool has now given up, and connects again only for the next unit.
         wait_until(lambda: pool.get_stats()["pool_size"] == 0)
         relay.start()
         wait_until(lambda: is_back(relayed))
@@ -341,7 +341,7 @@ class TestOutage:
         ("setting", "uses"),
         [
             ("default_transaction_read_only = on", ("write", "check")),
-            # As on a full disk, but for one database.
+            # This works like a full disk, but only for one database.
             ("temp_file_limit = 0", ("check",)),
         ],
     )

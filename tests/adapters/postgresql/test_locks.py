@@ -161,7 +161,7 @@ def test_imports_of_products_lock_centers_in_a_fixed_order(
         unit.products.put_many([a_product(2, center_id=first)])
         other = pool.submit(import_both)
         wait_until(lambda: is_waiting(url))
-        # Otherwise each would wait for the other.
+        # If the imports locked centers in another order, each would wait for the other here.
         unit.products.put_many([a_product(5, center_id=last)])
         unit.commit()
     other.result()

@@ -51,7 +51,7 @@ def process_with(
     fresh.mkdir()
     installation = Installation(
         fresh,
-        # So that no id comes twice in the records.
+        # The ids continue, so that no id occurs twice in the records.
         ids=None if before is None else before.ids,
         CARDONFILE_STRIPE_SECRET_KEY=key,
         CARDONFILE_STRIPE_WEBHOOK_SECRETS=TEST_SECRET,

@@ -358,7 +358,7 @@ def page_whose_card_is_detached(shop: Shop) -> HostedPage:
 
 
 def with_link(shop: Shop, page: HostedPage) -> None:
-    # As on a page from an earlier release, which did not hide Link.
+    # A page from an earlier release does not hide Link.
     del shop.session()["wallet_options"]
     shop.stripe.submit_link(page.reference)
 
@@ -581,7 +581,7 @@ class TestFaults:
     def test_an_open_page_that_was_created_with_other_parameters_is_found(self, shop: Shop) -> None:
         page = shop.start()
 
-        # As after an upgrade, which may send others.
+        # A release after an upgrade may send other parameters.
         assert shop.start(avs=False) == page
 
     def test_repeating_a_request_late_is_refused_unless_stripe_has_created_the_page(

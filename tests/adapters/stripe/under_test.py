@@ -197,7 +197,7 @@ class StripeUnderTest(RemotePspUnderTest):
 
     @override
     def evidence(self, page: HostedPage) -> Sequence[Evidence]:
-        # One piece for each event about a refused card that Stripe has sent.
+        # There is one piece of evidence for each event that Stripe sent about a refused card.
         return [
             Evidence(
                 origin=EvidenceOrigin.WEBHOOK,

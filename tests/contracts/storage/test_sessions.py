@@ -128,7 +128,7 @@ def test_a_session_is_found_by_the_key_of_its_link(storage: Storage) -> None:
         ({"link_key": None}, True),
         ({"link_key": None, "created_at": NOW - MINUTE}, False),
         ({"link_key": None, "created_at": NOW + MINUTE}, False),
-        # So an erasure leaves it.
+        # An erasure leaves a session like this.
         ({"link_key": None, "redirect_uri": ""}, False),
     ],
 )
@@ -323,7 +323,7 @@ def test_sessions_are_counted_by_outcome(storage: Storage) -> None:
     )
     with committed(storage) as unit:
         add(unit, account, *sessions)
-        # One that our rules refused is no card that the PSP refused.
+        # A card that cardonfile's rules refused does not count as refused by the PSP.
         unit.refused_cards.add([a_refused_card(token_id=sessions[3].token_id, number=0)])
         unit.refused_cards.add([a_refused_card(token_id=sessions[4].token_id)])
     change_by_hand(

@@ -494,7 +494,7 @@ def test_a_card_whose_brand_changed_loses_what_the_former_bank_had_confirmed(
     assert kept is not None
     told = (kept.authenticated, kept.charge_reference, kept.network_transaction_id)
     assert told == expected
-    # It is another number, so the former facts may not hold.
+    # The card has another number, so the facts about the old number may be wrong.
     assert kept.funding is None
 
 

@@ -315,7 +315,7 @@ def test_a_page_created_before_the_guest_agreed_opens_only_after_the_click(
     session = installation.add_card()
     address = agree(installation, session)
     opened = installation.session(session.token_id)
-    # So it is if a release of the plugin had it shown by the PSP, or the PSP was not loaded.
+    # The attempt has no agreement if the PSP's page showed the consent when the page was created.
     attempt = replace(opened.current_attempt, agreed_at=None, agreed_in=None)
     installation.put_session(replace(opened, attempt=attempt))
     installation.clock.advance(MINUTE)

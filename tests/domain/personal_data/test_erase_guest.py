@@ -132,7 +132,7 @@ def test_an_erasure_removes_rows_that_another_process_stores_during_the_erasure(
     session = installation.add_card(billing_info=BILLING)
     installation.loses("card_sessions")
     installation.erase_guest()
-    # As a transaction on PostgreSQL may that has begun before.
+    # On PostgreSQL, a transaction that began before the erasure may store these rows.
     installation.has_guest(GUEST)
     with committed(installation.storage) as unit:
         unit.sessions.add(session)
@@ -515,7 +515,7 @@ class TestUnreadableRows:
         assert guest_on_file(installation.storage, GUEST_ID) is None
         assert not finish(installation)
 
-        # Then its page is over.
+        # The session's page ends at this time.
         installation.clock.advance(session.expires_at - installation.clock.now())
         assert finish(installation)
         assert installation.tokens_at_psp() == frozenset()

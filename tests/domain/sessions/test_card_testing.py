@@ -95,7 +95,8 @@ def test_the_eleventh_session_of_a_guest_in_24_hours_is_refused_by_default(
         installation.add_card(KIOSK)
     installation.add_card(guest_id=OTHER_GUEST_ID)
 
-    # As the answer said: then the first session no longer counts, but the refused request never did.
+    # At the time that the response stated, the first session no longer counts. The refused request
+    # never counted.
     installation.clock.advance(DAY - 10 * MINUTE - SECOND)
     with refused("sessions per guest", GUEST_ID, SECOND):
         installation.add_card()

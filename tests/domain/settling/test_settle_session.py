@@ -176,7 +176,7 @@ class TestReturnsInQuickSuccession:
     def test_a_browser_that_returns_during_a_call_to_the_psp_causes_another_call(
         self, installation: Installation, seconds: float
     ) -> None:
-        # It may be due already, or before the question is over: the first poll is after 30 seconds.
+        # The first poll is due after 30 seconds: long after this call, during it, or before it.
         session = installation.opened_session()
         installation.clock.advance(timedelta(seconds=seconds))
 

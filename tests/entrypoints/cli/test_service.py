@@ -66,7 +66,7 @@ class TestServe:
             line = process.stderr.readline()
             assert b"serving" in line
             assert f"database='{cardonfile.database}'".encode() in line
-            # It means nothing, and stops nothing.
+            # This signal has no meaning for the service, and does not stop it.
             process.send_signal(SIGUSR1)
             process.send_signal(SIGTERM)
             printed, logged = process.communicate(timeout=LIMIT_SECONDS)
@@ -171,7 +171,7 @@ class TestServe:
 def test_log_lines_below_the_configured_log_level_are_not_written(
     cardonfile: CommandLine, taken_port: str, command: str
 ) -> None:
-    # It sets its level up before it listens.
+    # The command sets the log level before it listens.
     cardonfile.refuses(
         command,
         CARDONFILE_LOG_LEVEL="warning",

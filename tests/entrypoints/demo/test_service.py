@@ -82,7 +82,7 @@ def test_the_fault_switch_hang_makes_the_demo_psp_unavailable_for_a_while(
     with pytest.raises(PspUnavailable):
         psp.page(mine)
 
-    # Also if nobody asks meanwhile.
+    # The page hangs for a while, and then has its card, even if nobody asks in the meantime.
     assert (Fault.HANG, shown(1)) in [(line["event"], line["session"]) for line in lines]
     clock.advance(HANG)
     assert psp.page(mine).card

@@ -69,7 +69,8 @@ def test_reconcile_logs_the_result_of_its_work(installation: Installation) -> No
     with EventReceiver() as taking, EventReceiver() as away:
         away.status = 503
         add_endpoints(installation, taking, away)
-        # One has a card, one waits for its guest; another card is to be discarded.
+        # One session has a card, one session waits for its guest, and another card is to be
+        # discarded.
         installation.removed_card(OTHER_GOOD_CARD)
         installation.session_with_card()
         installation.opened_session()

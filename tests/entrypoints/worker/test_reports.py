@@ -47,7 +47,7 @@ def test_each_outage_or_recovery_of_an_endpoint_is_logged_once() -> None:
     with capture_logs() as lines:
         for attempt in (back, away, away, back, back):
             note_attempt(attempt)
-        # Then it comes and goes for a minute, and is away.
+        # Then the endpoint fails and works in turn for a minute, and fails at the end.
         for seconds[0] in map(float, range(1, 60)):
             note_attempt(away)
             note_attempt(back)

@@ -190,7 +190,7 @@ def test_a_wrong_clock_does_not_make_a_worker_count_as_missing_on_postgresql(
                 assert machine.container.leave_heartbeat()(worker) == []
         for machine, _ in machines:
             assert not machine.container.workers().is_missing()
-            # They have waited for a first heartbeat for long enough.
+            # The machines have waited long enough for a first heartbeat.
             machine.clock.advance(timedelta(minutes=2))
         workers_age(right.storage, timedelta(seconds=50))
         for machine, _ in machines:
