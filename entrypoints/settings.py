@@ -526,7 +526,7 @@ def _retention(value: str) -> Retention:
         if found is None or found[1] in days:
             raise SettingsError(
                 "CARDONFILE_RETENTION must look like sessions=400,deliveries=30,cards=400,audit=1095: "
-                "days, each from 1 to 99999"
+                "numbers of days from 1 to 99999"
             )
         days[found[1]] = timedelta(days=int(found[2]))
     return replace(Retention(), **days)

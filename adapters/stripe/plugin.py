@@ -111,7 +111,7 @@ def make(settings: StripeSettings, clock: Clock, _: Ids) -> StripeProvider:
         if missing.name != "stripe":
             raise
         raise PspSettingsError(
-            "keys of Stripe are set, but its SDK is not installed: install the extra `stripe`"
+            "Stripe keys are set, but Stripe's SDK is not installed: install the extra `stripe`"
         ) from None
     return StripeProvider(settings.accounts, clock=clock, api_base=settings.api_base)
 

@@ -152,7 +152,7 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
 
 @session.command()
 @click.option(
-    "--caller", metavar="NAME", required=True, help="The caller whose sessions to cancel."
+    "--caller", metavar="NAME", required=True, help="The caller whose sessions are cancelled."
 )
 def cancel(*, caller: str) -> None:
     """Cancel every open session of a caller.

@@ -44,7 +44,7 @@ since_option: Final[Decorator] = click.option(
     help="List only entries newer than this, such as 12h or 30d.",
 )
 guest_option: Final[Decorator] = click.option(
-    "--guest", "guest_id", metavar="ID", help="List only entries of this guest."
+    "--guest", "guest_id", metavar="ID", help="List only entries about this guest."
 )
 center_option: Final[Decorator] = click.option(
     "--center", "center_id", metavar="ID", help="List only entries at this center."

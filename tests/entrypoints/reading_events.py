@@ -149,7 +149,9 @@ def _follow(machine: Machine, token: str, stop: Event) -> Sequence[str]:
 
 
 @click.command()
-@click.option("--seconds", default=120, show_default=True, help="How long on each storage.")
+@click.option(
+    "--seconds", default=120, show_default=True, help="How many seconds to read on each storage."
+)
 def main(seconds: int) -> None:
     """Read events while they are written, on each storage, and print the result."""
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())

@@ -284,7 +284,9 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
 
 
 @click.command()
-@click.option("--rounds", default=100, show_default=True, help="How many kills on each storage.")
+@click.option(
+    "--rounds", default=100, show_default=True, help="The number of kills on each storage."
+)
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(rounds: int, seed: int) -> None:
     """Kill the service repeatedly on each storage, and print the result."""

@@ -72,7 +72,7 @@ class TestRetryAfterAnHour:
             shop.start(number, guest_reference=customer)
         shop.mollie.limit = 1
 
-        # The list can only become longer. If this counted as an outage, the session would never end.
+        # The list can only become longer. If this were an outage, the session would never end.
         with pytest.raises(ProviderRefused) as refused:
             shop.start()
 
