@@ -77,7 +77,7 @@ class PspDatabase:
             raise self._unavailable(error) from error
 
     def close(self) -> None:
-        """Close this thread's connection. The next call opens a new one."""
+        """Close this thread's connection. The next call opens a new connection."""
         db: Database | None = getattr(self._connections, "db", None)
         if db is not None:
             self._connections.db = None

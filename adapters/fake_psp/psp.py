@@ -246,7 +246,7 @@ class FakePsp:
         self.close()
 
     def close(self) -> None:
-        """Close this thread's connection to the file. The next call opens a new one."""
+        """Close this thread's connection to the file. The next call opens a new connection."""
         self._database.close()
 
     def start_page(self, request: HostedPageRequest) -> PspPage:

@@ -423,7 +423,7 @@ class Connections:
     def _begin_as_check(self, connection: Connection) -> None:
         """Begin the thread's transaction, which shows whether the connection still works.
 
-        A check in a round trip of its own took 11% of the time of an add-card.
+        A check in a separate round trip took 11% of the time of an add-card.
         """
         mine = self._of_thread
         try:

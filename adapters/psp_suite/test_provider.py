@@ -205,7 +205,7 @@ def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bo
 
 @needs(Ability.STAND_IN)
 class TestPage:
-    def test_a_page_shows_a_consent_of_the_maximum_length(self, session: Session) -> None:
+    def test_a_page_shows_a_consent_with_the_maximum_length(self, session: Session) -> None:
         assert shows_as_stated(session.psp, session.page, session.request.consent)
         longest = session.psp.plugin.capabilities.max_consent_length or MAX_TEXT_LENGTH
         consent = Consent(version="long", text="a" * (longest - 1) + "z")
@@ -244,7 +244,7 @@ class TestPage:
 
         session.collect()
 
-    def test_a_page_does_not_accept_a_card_after_it_expired(
+    def test_a_page_that_has_expired_does_not_accept_a_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         psp.clock.advance(session.page.ends_at - psp.clock.now())
@@ -474,7 +474,7 @@ class TestEvidence:
 
     @needs(Ability.JSON)
     @for_each("card", reported)
-    def test_a_damaged_webhook_raises_only_exceptions_of_the_port(
+    def test_a_damaged_webhook_raises_only_exceptions_that_the_port_declares(
         self, session: Session, card: GuestCard
     ) -> None:
         session.type_card(card)

@@ -369,7 +369,7 @@ def test_the_form_accepts_the_same_separators_between_digits_as_the_server(
 
 
 @pytest.mark.parametrize("java_script_enabled", [True, False], ids=["script", "no script"])
-def test_a_card_can_be_typed_in_digits_of_another_script(
+def test_a_card_number_can_be_typed_in_the_digits_of_another_script(
     demo: Demo, open_page: OpenPage, java_script_enabled: bool
 ) -> None:
     page = open_page(java_script_enabled=java_script_enabled)

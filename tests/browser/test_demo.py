@@ -63,7 +63,7 @@ def expect_card_once(page: Page) -> list[str]:
 
 # The worker asks about the last one 30 seconds after its link was opened, or later.
 @pytest.mark.parametrize("faults", [(), (CLOSE, LOSE, HANG, KILL)], ids=["nothing", "everything"])
-def test_the_demo_stores_a_card_once_despite_all_faults_switched_on(
+def test_the_demo_stores_a_card_once_even_if_all_faults_are_switched_on(
     demo: Demo, page: Page, faults: tuple[str, ...]
 ) -> None:
     page.goto(demo.shop)

@@ -129,7 +129,7 @@ def test_migrating_a_database_from_a_newer_release_is_refused(empty: Migrated) -
     assert empty.execute(empty.columns) == before
 
 
-def test_migrating_the_database_of_a_development_build_is_refused(empty: Migrated) -> None:
+def test_migrating_a_database_from_a_development_build_is_refused(empty: Migrated) -> None:
     empty.migrate()
     empty.execute(f"INSERT INTO {empty.applied}")
     empty.execute(f"DELETE FROM {empty.applied.split()[0]} WHERE name = '{empty.every[-1]}'")

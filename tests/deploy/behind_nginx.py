@@ -365,7 +365,7 @@ def test_requests_without_https_that_are_not_guest_links_get_the_status_403(
     assert (answer.status, answer.headers["Location"]) == (403, None)
 
 
-def test_files_written_by_nginx_contain_no_data_of_a_guest(site: Site) -> None:
+def test_files_written_by_nginx_contain_no_data_about_a_guest(site: Site) -> None:
     begun = json.loads(site.add_card()[1])
     site.ask("GET", begun["hosted_payment_uri"])
 

@@ -122,7 +122,7 @@ def test_field_values_at_the_documented_limits_are_accepted(
 
 
 @pytest.mark.parametrize("amount", ["0", "0.0001", "999999999999", "99999999.9999", "007.5"])
-def test_a_valid_amount_of_a_product_is_accepted_unchanged(amount: str) -> None:
+def test_a_valid_amount_for_a_product_is_accepted_unchanged(amount: str) -> None:
     assert parse(Product, amount=amount).amount == Decimal(amount)
 
 

@@ -12,7 +12,7 @@ from tests.entrypoints.torture import STORAGES
 
 # Shows I5, I7, I11.
 @pytest.mark.parametrize("storage", STORAGES)
-def test_cards_are_removed_after_their_last_booking_despite_repeated_kills(
+def test_cards_are_removed_after_their_last_booking_even_if_the_service_is_killed_repeatedly(
     storage: str, tmp_path: Path
 ) -> None:
     with STORAGES[storage](tmp_path) as lent:

@@ -458,7 +458,7 @@ class TestStoringRows:
             ({"center_id": OTHER_CENTER_ID}, "the center that already has this product"),
         ],
     )
-    def test_importing_a_product_of_an_unknown_center_names_the_center(
+    def test_importing_a_product_at_an_unknown_center_names_the_center(
         self, with_centers: CommandLine, changes: dict[str, str], expected: str
     ) -> None:
         imports(with_centers, "products", PRODUCTS + product_row())

@@ -113,7 +113,7 @@ def test_log_lines_contain_the_process_id_if_there_are_several_processes(
         assert re.search(rf"\bprocess\b\W+{os.getpid()}\b", line)
 
 
-def test_the_log_line_of_a_request_contains_the_request_id(
+def test_the_log_line_about_a_request_contains_the_request_id(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logs(LogFormat.JSON)

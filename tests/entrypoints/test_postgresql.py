@@ -392,7 +392,7 @@ class TestConcurrency:
             installation.loses("products")
 
     # Shows I2, I7, I9, I13.
-    def test_two_accounts_that_become_the_same_card_are_joined_despite_concurrent_changes(
+    def test_two_accounts_that_become_the_same_card_are_joined_even_during_concurrent_changes(
         self, installation: Installation
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -437,7 +437,7 @@ class TestConcurrency:
         assert refresh.take() is None
 
     # Shows I12.
-    def test_an_erasure_is_complete_despite_concurrent_requests_about_the_guest(
+    def test_an_erasure_is_complete_even_if_there_are_concurrent_requests_about_the_guest(
         self, installation: Installation
     ) -> None:
         for number in range(5):
@@ -475,7 +475,7 @@ class TestConcurrency:
                 sessions = unit.sessions.of_guest(guest_id)
                 assert all(each.is_over and not each.redirect_uri for each in sessions)
 
-    def test_merging_two_guests_loses_no_card_despite_concurrent_work(
+    def test_merging_two_guests_does_not_lose_a_card_during_concurrent_work(
         self, installation: Installation
     ) -> None:
         caller, use_cases = installation.caller, installation.use_cases

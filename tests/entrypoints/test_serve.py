@@ -121,7 +121,7 @@ def test_slow_clients_do_not_delay_other_clients(running: Running) -> None:
         assert running.request("GET", "/healthz")[0] == 200
 
 
-def test_each_address_has_its_own_limit_of_failed_authentications(tmp_path: Path) -> None:
+def test_each_address_has_its_own_limit_on_failed_authentications(tmp_path: Path) -> None:
     def status_for(to: str, source: str) -> int:
         with closing(
             http.client.HTTPConnection(

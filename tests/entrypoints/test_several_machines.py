@@ -158,7 +158,7 @@ def test_a_postgresql_standby_is_not_used_until_it_is_promoted(server: Postgresq
 
 
 # Shows F16.
-def test_a_commit_lost_in_a_crash_is_not_confused_with_a_later_commit_of_the_same_id(
+def test_a_commit_lost_in_a_crash_is_not_confused_with_a_later_commit_with_the_same_id(
     server: PostgresqlServer,
 ) -> None:
     with new_database(server.url) as url, closing(PostgresqlStorage(url)) as storage:

@@ -11,7 +11,7 @@ from tests.entrypoints.torture import STORAGES, survive
 
 # Shows I1, I2, I9, I10, F1, F2, F3, F4, F5, F6, F45.
 @pytest.mark.parametrize(("storage", "rounds"), [("SQLite", 2), ("PostgreSQL", 1)])
-def test_the_effect_of_every_answered_request_is_stored_once_despite_repeated_kills(
+def test_every_answered_request_takes_effect_once_even_if_the_service_is_killed_repeatedly(
     storage: str, rounds: int, tmp_path: Path
 ) -> None:
     with STORAGES[storage](tmp_path) as lent:

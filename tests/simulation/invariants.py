@@ -852,8 +852,8 @@ def _guests_with_cards_have_one_default(snapshot: Snapshot) -> None:
 def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> None:
     """Raise Broken unless the account of a completed session holds the card that was typed.
 
-    A card that its bank has reissued is another one at the PSP, until it is read, and so may the one
-    be that has renewed the account.
+    If a bank reissues a card, the card at the PSP differs from the account's card until the service
+    reads the new card. The card that renewed the account may also be a reissued card.
     """
     name = f"session {session.token_id}"
     account = snapshot.accounts.get(session.account_id or "")

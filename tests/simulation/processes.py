@@ -50,7 +50,7 @@ class ClockOfProcess(Clock):
 
 
 class Process:
-    """One process of an installation. A killed one makes no more calls to ports.
+    """One process of an installation. A killed process no longer makes calls to ports.
 
     It overrides the clock, the storage, the PSP and the event sender in a separate container.
     """

@@ -1000,8 +1000,8 @@ def refusal(call: str) -> Exception | None:
 class FaultFreeRun:
     """A run without faults: its calls, and what is stored before each call and at the end.
 
-    `results` are those of the first try and of a second one. `completed` are the states that runs
-    with a fault have left and the next try has made good.
+    `results` are the results of the first try and of a second try. `completed` are the states that
+    runs with a fault left behind and the next try completed.
     """
 
     calls: Sequence[str]

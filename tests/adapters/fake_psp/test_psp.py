@@ -123,7 +123,7 @@ def test_a_closed_page_stays_closed_if_the_clock_is_set_back(
     assert psp.try_card(reference, card_entry()).state is PageState.CLOSED
 
 
-def test_discarding_a_token_of_another_guest_has_no_effect(psp: FakePsp) -> None:
+def test_discarding_a_token_that_belongs_to_another_guest_has_no_effect(psp: FakePsp) -> None:
     page = psp.try_card(psp.start_page(REQUEST).reference, card_entry())
     assert page.card is not None
     with pytest.raises(Unknown):

@@ -166,7 +166,7 @@ def test_a_request_body_of_more_than_16_kib_is_refused(api: Api) -> None:
     ],
     ids=lambda headers: "-".join(headers.values()),
 )
-def test_a_request_body_of_another_media_type_than_json_is_refused(
+def test_a_request_body_with_a_media_type_other_than_json_is_refused(
     refusing: Api, headers: dict[str, str]
 ) -> None:
     assert refused(refusing.post(GOOD_BODY, headers=headers)) == (415, "Unsupported media type")

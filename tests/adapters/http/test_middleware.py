@@ -102,7 +102,7 @@ def test_a_refused_add_card_request_is_logged_with_the_guest_or_the_center(
     assert not re.search("ada|Main", repr(line))
 
 
-def test_the_log_line_of_an_accepted_request_has_no_error(api: Api) -> None:
+def test_the_log_line_about_an_accepted_request_has_no_error(api: Api) -> None:
     with capture_logs() as lines:
         api.post(GOOD_BODY)
 

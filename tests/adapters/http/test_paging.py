@@ -145,7 +145,9 @@ def test_following_the_next_links_walks_through_a_filtered_list(installation: In
 
 @EACH_LIST
 @pytest.mark.parametrize("size", ["101", "9" * 24])
-def test_requesting_more_than_100_items_of_a_list_is_refused(api: Api, row: Row, size: str) -> None:
+def test_requesting_more_than_100_items_from_a_list_is_refused(
+    api: Api, row: Row, size: str
+) -> None:
     result = get(api, row, f"size={size}")
 
     assert refused_bare(result) == (422, "You cannot request more than 100 items.")
@@ -168,7 +170,7 @@ def test_page_parameters_are_validated_before_the_guest_or_the_center(
 
 
 @EACH_LIST
-def test_a_query_of_more_than_100_parameters_is_refused(api: Api, row: Row) -> None:
+def test_a_query_with_more_than_100_parameters_is_refused(api: Api, row: Row) -> None:
     hundred = "x=1&" * (100 - row.query.count("&"))
 
     fits = get(api, row, hundred.strip("&"))

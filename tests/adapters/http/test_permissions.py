@@ -231,7 +231,7 @@ def test_a_missing_permission_is_reported_before_any_other_error(
 
 # Shows S1.
 @EACH_ROW
-def test_a_token_limited_to_one_center_cannot_read_records_of_another_center(
+def test_a_token_limited_to_one_center_cannot_read_records_at_another_center(
     installation: Installation, row: Row
 ) -> None:
     requests = Requests(installation, row)

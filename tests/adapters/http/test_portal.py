@@ -247,7 +247,7 @@ def test_a_portal_form_with_the_form_token_from_another_visit_changes_nothing(
 
 
 @pytest.mark.parametrize("act", ["default", "replace", "erase", "REMOVE"])
-def test_an_unknown_step_of_the_portal_responds_404(api: Api, link: str, act: str) -> None:
+def test_an_unknown_step_in_the_portal_responds_404(api: Api, link: str, act: str) -> None:
     assert browse(api, entered(api, link), of_card(only_card(api), act)).status_code == 404
 
 

@@ -1,4 +1,4 @@
-"""Existing sessions over HTTP. Add-card has a module of its own."""
+"""Existing sessions over HTTP. Add-card has its own module."""
 
 from __future__ import annotations
 

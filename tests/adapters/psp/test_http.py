@@ -369,7 +369,7 @@ class TestJsonApi:
             ),
         ],
     )
-    def test_an_error_status_of_a_json_api_raises_an_exception_of_the_port(
+    def test_an_error_status_from_a_json_api_raises_an_exception_that_the_port_declares(
         self, psp: ListeningServer, status: int, body: bytes, expected: type[Exception]
     ) -> None:
         psp.acts = [responding(status, b"" if status == 304 else body)]

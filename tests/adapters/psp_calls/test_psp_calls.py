@@ -283,7 +283,9 @@ class TestOutages:
         }
         assert (line["status"], line["code"]) == (402, "odd")
 
-    def test_keys_of_another_merchant_do_not_count_as_a_fault_of_the_adapter(self) -> None:
+    def test_keys_that_belong_to_another_merchant_do_not_count_as_a_fault_of_the_adapter(
+        self,
+    ) -> None:
         results: list[str] = []
         outages = OutageLog(lambda *call: results.append(call[3]))
 

@@ -37,7 +37,7 @@ class TestDatabaseOfRelease010:
         with closing(Database(path)) as db:
             yield db
 
-    def test_a_database_of_release_0_1_0_gets_the_schema_of_a_new_database(
+    def test_a_database_from_release_0_1_0_gets_the_schema_of_a_new_database(
         self, db: Database, path: Path, tmp_path: Path
     ) -> None:
         names = ["m005_release_0_2", "m006_operators", "m007_release_0_3"]
@@ -47,7 +47,7 @@ class TestDatabaseOfRelease010:
             assert sorted(db.schema.splitlines()) == sorted(new.schema.splitlines())
 
     # Shows I9.
-    def test_a_guest_of_release_0_1_0_gets_the_oldest_active_card_as_the_default(
+    def test_a_guest_from_release_0_1_0_gets_the_oldest_active_card_as_the_default(
         self, db: Database, tmp_path: Path
     ) -> None:
         accounts = (
@@ -77,7 +77,7 @@ class TestDatabaseOfRelease010:
             "2028-01-30T00:00:00.000000+00:00",
         ]
 
-    def test_links_of_release_0_1_0_for_which_a_page_was_requested_count_as_opened(
+    def test_links_from_release_0_1_0_for_which_a_page_was_requested_count_as_opened(
         self, db: Database, tmp_path: Path
     ) -> None:
         for number, attempt in ((1, "NULL"), (2, "'{}'")):

@@ -526,7 +526,7 @@ class TestFaults:
             {"client_reference_id": None, "metadata": {}, "status": None},
         ],
     )
-    def test_an_existing_page_is_found_among_stripe_sessions_of_other_programs(
+    def test_an_existing_page_is_found_among_stripe_sessions_created_by_other_programs(
         self, shop: Shop, theirs: dict[str, Any]
     ) -> None:
         other = shop.start().reference

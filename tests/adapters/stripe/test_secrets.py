@@ -74,7 +74,7 @@ def test_a_call_to_stripe_does_not_print_or_log_secrets(
     assert [word for word in FORBIDDEN if word in text] == []
 
 
-def test_the_log_of_a_refusal_contains_what_stripes_support_asks_for(
+def test_the_log_line_about_a_refusal_contains_what_stripes_support_asks_for(
     server: FakeStripeServer, provider: StripeProvider
 ) -> None:
     server.have(Trouble.REFUSED)

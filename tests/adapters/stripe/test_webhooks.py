@@ -118,7 +118,7 @@ def test_a_stripe_signature_with_two_times_or_a_malformed_time_is_rejected(heade
         READER.read_webhook(replace(delivery(an_event()), headers={webhooks.HEADER: header}))
 
 
-def test_a_stripe_signature_of_another_scheme_is_rejected() -> None:
+def test_a_stripe_signature_with_another_scheme_is_rejected() -> None:
     sent = delivery(an_event())
     signed = sent.headers[webhooks.HEADER].replace("v1=", "v0=")
     with pytest.raises(WebhookRejected, match="not signed by Stripe with a secret"):

@@ -125,7 +125,7 @@ class TestUnreadableSession:
         change_by_hand(storage, f"UPDATE card_sessions SET source = {self.SESSION.source}")
         return are_over
 
-    def test_blanking_an_unreadable_session_keeps_its_page_reference_until_it_ends(
+    def test_blanking_an_unreadable_session_keeps_its_page_reference_until_the_session_ends(
         self, storage: Storage
     ) -> None:
         assert not self.blank(storage, self.SESSION.expires_at - timedelta(seconds=1))

@@ -24,7 +24,7 @@ def products_of(
         return unit.products.page(center_id, PageRequest(page=page, size=size)).items
 
 
-def test_an_import_with_a_product_of_another_center_is_refused(storage: Storage) -> None:
+def test_an_import_with_a_product_at_another_center_is_refused(storage: Storage) -> None:
     put_products(storage, a_product(0))
     with pytest.raises(AlreadyStored):
         put_products(storage, a_product(1), a_product(0, center_id=OTHER_CENTER_ID))

@@ -167,7 +167,7 @@ def test_concurrent_workers_take_each_due_job_once(storage: Storage, due: DueRec
     assert sorted(found for taker in at_once(8, take_all) for found in taker) == each
 
 
-def test_a_worker_does_not_take_jobs_of_excluded_merchant_accounts(storage: Storage) -> None:
+def test_a_worker_does_not_take_jobs_for_excluded_merchant_accounts(storage: Storage) -> None:
     accounts = [
         PspAccount(ProviderName(provider), MerchantAccount(account))
         for provider in ("fake", "stripe")
@@ -235,7 +235,7 @@ def test_jobs_that_the_psp_did_not_answer_are_counted_by_merchant_account(storag
             )
 
 
-def test_jobs_of_all_merchant_accounts_take_turns_even_if_one_account_has_a_backlog(
+def test_jobs_for_all_merchant_accounts_take_turns_even_if_one_account_has_a_backlog(
     storage: Storage,
 ) -> None:
     with storage.write() as unit:

@@ -59,7 +59,7 @@ def test_a_limit_counts_only_recent_records_of_its_guest_caller_or_center(
     assert of_another == {limits[0]: NOW + 4 * MINUTE}
 
 
-def test_the_limit_of_a_guest_also_counts_sessions_at_other_centers(storage: Storage) -> None:
+def test_the_limit_for_a_guest_also_counts_sessions_at_other_centers(storage: Storage) -> None:
     store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
     limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
     with storage.read() as unit:
@@ -68,7 +68,7 @@ def test_the_limit_of_a_guest_also_counts_sessions_at_other_centers(storage: Sto
 
 
 # Shows S23.
-def test_concurrent_units_do_not_exceed_the_limit_of_a_guest(storage: Storage) -> None:
+def test_concurrent_units_do_not_exceed_the_limit_for_a_guest(storage: Storage) -> None:
     limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
 
     def add_below_the_limit(number: int) -> bool:

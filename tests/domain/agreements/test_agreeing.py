@@ -376,7 +376,7 @@ def test_the_agreement_text_is_shown_in_a_language_that_the_center_has_set(
     assert installation.return_to_shop(session) == REDIRECT_URI
 
 
-def test_agreeing_to_a_changed_booking_replaces_the_agreement_of_the_old_booking(
+def test_agreeing_to_a_changed_booking_replaces_the_agreement_for_the_old_booking(
     installation: Installation,
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])

@@ -149,7 +149,7 @@ def test_ending_an_agreement_with_an_invalid_reason_or_time_is_refused(
     assert stored(installation, agreement) == agreement
 
 
-def test_ending_an_agreement_of_another_guest_or_center_is_refused(
+def test_ending_an_agreement_with_another_guest_or_at_another_center_is_refused(
     installation: Installation, account: Account
 ) -> None:
     agreement = agreed(installation, account)

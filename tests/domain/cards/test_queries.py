@@ -47,7 +47,7 @@ def test_the_cards_of_a_guest_are_listed_in_the_order_they_were_added(
 
 
 # Shows S2.
-def test_a_caller_limited_to_some_centers_does_not_see_cards_of_other_centers(
+def test_a_caller_limited_to_some_centers_does_not_see_cards_at_other_centers(
     installation: Installation,
 ) -> None:
     installation.has_other_center()

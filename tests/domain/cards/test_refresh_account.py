@@ -498,7 +498,7 @@ def test_a_card_whose_brand_changed_loses_what_the_former_bank_had_confirmed(
     assert kept.funding is None
 
 
-def test_a_psp_clock_that_is_ahead_does_not_hide_later_changes_of_the_card() -> None:
+def test_a_psp_clock_that_is_ahead_does_not_hide_later_changes_to_the_card() -> None:
     account = an_account(consented_at=NOW - MONTH)
     card = card_of(account)
     ahead = CardReading(card=card, read_at=NOW + 10 * MONTH)

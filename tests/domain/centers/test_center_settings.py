@@ -58,7 +58,7 @@ def test_a_color_with_too_little_contrast_with_white_text_is_refused(
 @pytest.mark.parametrize(
     "color", ["", "1d4f91", "#123", "#1d4f9", "red", "#1d4f91;", "#\u0661d4f91"]
 )
-def test_a_malformed_color_of_a_center_is_refused(color: str) -> None:
+def test_a_malformed_color_for_a_center_is_refused(color: str) -> None:
     with pytest.raises(InvalidField, match="six hexadecimal digits"):
         read(color=color)
 

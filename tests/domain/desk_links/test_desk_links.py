@@ -198,7 +198,7 @@ def test_a_desk_link_for_another_callers_session_requires_the_permission_to_read
 
 
 @pytest.mark.parametrize("label", [None, "", " ", "x" * 41, "a\nb", "4242 4242 4242 4242"])
-def test_an_invalid_label_of_a_desk_link_is_refused(
+def test_an_invalid_label_for_a_desk_link_is_refused(
     installation: Installation, label: object
 ) -> None:
     with pytest.raises(InvalidField, match="label"):

@@ -296,7 +296,7 @@ def test_evidence_cannot_be_read_if_no_signing_key_is_set(installation: Installa
 
 
 @NOTES_BROWSERS
-def test_the_browser_of_a_click_is_recorded_if_the_operator_has_enabled_that(
+def test_the_browser_behind_a_click_is_recorded_if_the_operator_has_enabled_that(
     installation: Installation,
 ) -> None:
     session = started(installation)

@@ -227,7 +227,7 @@ class TestDelivery:
         assert installation.deliveries(failed=True) == ()
 
     # Shows I10, F45.
-    def test_a_delivery_of_a_dead_process_is_taken_over_after_its_lease_ends(
+    def test_a_delivery_taken_by_a_dead_process_is_taken_over_after_its_lease_ends(
         self, installation: Receiving
     ) -> None:
         installation.stored_card()

@@ -75,7 +75,7 @@ def test_events_that_a_filter_skips_still_advance_the_position(
     assert read(installation, str(removed.next), types=["account.removed"]).next == removed.next
 
 
-def test_a_caller_can_read_events_of_its_own_centers_only(
+def test_a_caller_can_read_only_events_at_its_own_centers(
     installation: Installation,
 ) -> None:
     installation.has_other_center()

@@ -410,7 +410,7 @@ class TestGuestReferences:
         assert self.guest_of(installation) != elsewhere
 
     # Shows S28.
-    def test_pages_of_callers_that_may_not_read_guests_have_a_separate_guest_reference(
+    def test_pages_for_callers_that_may_not_read_guests_have_a_separate_guest_reference(
         self, installation: Installation
     ) -> None:
         adds = installation.a_caller(Permission.GUESTS_ADD)

@@ -58,7 +58,7 @@ def test_a_changed_product_keeps_its_position_in_the_list(installation: Installa
         assert products_of(installation) == (changed, other)
 
 
-def test_a_caller_limited_to_some_centers_changes_only_products_of_these_centers(
+def test_a_caller_limited_to_some_centers_changes_only_products_at_these_centers(
     installation: Installation,
 ) -> None:
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))

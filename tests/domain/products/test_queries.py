@@ -36,7 +36,7 @@ def test_products_are_listed_in_pages(installation: Installation) -> None:
     assert (page.items, page.total) == (tuple(products[2:]), 3)
 
 
-def test_listing_products_of_an_unknown_center_is_refused(installation: Installation) -> None:
+def test_listing_products_at_an_unknown_center_is_refused(installation: Installation) -> None:
     for center_id in ("x", a_uuid(9)):
         with pytest.raises(InvalidCenterId):
             listed(installation, center_id=center_id)

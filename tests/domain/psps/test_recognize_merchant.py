@@ -17,7 +17,7 @@ def recognize(installation: Installation) -> RecognizeMerchant:
     return RecognizeMerchant(storage=installation.storage)
 
 
-def test_the_merchant_of_the_first_psp_keys_is_stored(
+def test_the_merchant_to_whom_the_first_psp_keys_belong_is_stored(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
     for _ in range(2):

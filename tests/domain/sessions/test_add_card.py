@@ -195,7 +195,7 @@ def test_a_postal_code_must_have_the_format_of_its_country(
             installation.add_card(billing_info=address)
 
 
-def test_a_link_is_valid_as_long_as_requested_up_to_the_limit_of_the_center(
+def test_a_link_is_valid_as_long_as_requested_up_to_the_limit_that_the_center_sets(
     installation: Installation,
 ) -> None:
     installation.configure(session_minutes=60, link_minutes=43_200)
@@ -229,7 +229,7 @@ def test_the_refusal_of_a_link_lifetime_states_the_limit_of_the_center(
     "reference",
     ["", " ", "x" * 101, "a\nb", 7, ["x"], "4242 4242 4242 4242", "order-4242424242424242"],
 )
-def test_an_invalid_reference_of_the_client_is_refused(
+def test_an_invalid_reference_from_the_client_is_refused(
     installation: Installation, reference: object
 ) -> None:
     with pytest.raises(InvalidField) as refused:

@@ -384,7 +384,7 @@ def test_the_psp_is_asked_about_a_guests_other_pages_only_if_a_limit_could_close
 
 
 @pytest.mark.parametrize("limit", ["caller=off/1", "center=off/1"])
-def test_reaching_the_limit_of_a_caller_or_center_does_not_close_other_guests_pages(
+def test_reaching_the_limit_for_a_caller_or_center_does_not_close_other_guests_pages(
     limited: Limited, limit: str
 ) -> None:
     installation = limited(only(limit))
@@ -398,7 +398,7 @@ def test_reaching_the_limit_of_a_caller_or_center_does_not_close_other_guests_pa
 
 # Shows S23, S27.
 @pytest.mark.parametrize("limit", ["center=off/2", "center=5/2"])
-def test_refused_cards_of_a_few_guests_do_not_block_other_guests_of_the_center(
+def test_refused_cards_of_a_few_guests_do_not_block_other_guests_at_the_center(
     limited: Limited, limit: str
 ) -> None:
     installation = limited(only(limit))
@@ -426,7 +426,7 @@ def test_refused_cards_of_a_few_guests_do_not_block_other_guests_of_the_center(
         installation.add_card(guest_id=OTHER_GUEST_ID)
 
 
-def test_a_center_with_five_times_its_limit_of_refused_cards_refuses_every_guest(
+def test_a_center_with_five_times_its_limit_on_refused_cards_refuses_every_guest(
     limited: Limited,
 ) -> None:
     installation = limited(only("center=off/2"))

@@ -49,7 +49,7 @@ def test_an_expired_link_is_not_reported_as_unopened(installation: Installation)
     assert notice(installation) == []
 
 
-def test_an_earlier_releases_unopened_link_is_reported_after_half_of_its_lifetime(
+def test_an_unopened_link_from_an_earlier_release_is_reported_after_half_of_its_lifetime(
     installation: Installation,
 ) -> None:
     session = installation.add_card(link_minutes=30)

@@ -87,7 +87,7 @@ def test_opening_a_link_is_recorded_even_if_its_page_cannot_be_created(
 
 
 @pytest.mark.parametrize("leave", [cancel_page, Installation.return_to_shop])
-def test_recording_progress_does_not_undo_a_concurrent_change_of_the_session(
+def test_recording_progress_does_not_undo_a_concurrent_change_to_the_session(
     installation: Installation, leave: object
 ) -> None:
     session = installation.session_with_card()

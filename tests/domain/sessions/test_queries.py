@@ -39,7 +39,7 @@ def test_reading_a_session_of_another_guest_or_center_is_refused(
     assert installation.session(session.token_id) == session
 
 
-def test_a_caller_limited_to_some_centers_can_read_sessions_of_these_centers(
+def test_a_caller_limited_to_some_centers_can_read_sessions_at_these_centers(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
@@ -114,7 +114,7 @@ def test_sessions_can_be_listed_by_status(installation: Installation) -> None:
             listed(*wrong)
 
 
-def test_sessions_can_be_listed_by_the_reference_of_the_client(installation: Installation) -> None:
+def test_sessions_can_be_listed_by_the_clients_reference(installation: Installation) -> None:
     first = installation.add_card(reference="order-1")
     installation.clock.advance(timedelta(seconds=1))
     second = installation.add_card(reference="order-1")

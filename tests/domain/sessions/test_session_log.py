@@ -71,7 +71,7 @@ def test_a_card_that_breaks_a_rule_of_this_service_is_logged(
     assert told(lines) == [*LIFE, *refused]
 
 
-def test_a_card_that_the_center_does_not_accept_has_a_log_line_of_its_own(
+def test_a_card_that_the_center_does_not_accept_has_its_own_log_line(
     installation: Installation, lines: list[Any]
 ) -> None:
     installation.configure(**NO_PREPAID)

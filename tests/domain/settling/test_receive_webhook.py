@@ -200,7 +200,7 @@ class TestUnsignedWebhooks:
 
         assert installation.accounts() == (account,)
 
-    def test_an_unsigned_webhook_without_effect_does_not_write_to_the_database(
+    def test_an_unsigned_webhook_that_has_no_effect_does_not_write_to_the_database(
         self, installation: Installation
     ) -> None:
         settled, nudged = installation.session_with_card(), installation.opened_session()

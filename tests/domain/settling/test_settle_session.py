@@ -361,7 +361,7 @@ def test_cards_refused_on_an_earlier_page_are_counted_in_addition_to_the_next_pa
     assert center.refused_cards == 2
 
 
-def test_a_session_expires_after_its_page_was_closed_even_if_the_psp_reports_it_pending(
+def test_a_session_expires_after_its_page_was_closed_even_if_the_psp_reports_the_page_as_pending(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()

@@ -78,7 +78,7 @@ class TestDatabase:
         complaint = cardonfile.refuses("token", "list")
         assert complaint.endswith("database disk image is malformed): restore a backup")
 
-    def test_migrate_refuses_a_database_of_another_program(self, unmigrated: CommandLine) -> None:
+    def test_migrate_refuses_a_database_from_another_program(self, unmigrated: CommandLine) -> None:
         with closing(sqlite3.connect(unmigrated.database)) as db, db:
             db.execute("CREATE TABLE guests (guest TEXT)")
 

@@ -46,7 +46,7 @@ def at_a(cardonfile: CommandLine) -> CommandLine:
         ("session", "cancel", "--caller", "web-store"),
     ],
 )
-def test_commands_that_make_calls_refuse_the_database_of_another_origin(
+def test_commands_that_make_calls_refuse_a_database_from_another_origin(
     at_a: CommandLine, command: Sequence[str], elsewhere: dict[str, str]
 ) -> None:
     command = [str(free_port()) if each == "FREE" else each for each in command]

@@ -283,7 +283,7 @@ def test_a_periodic_task_is_repeated_when_it_is_due(installation: Installation) 
     assert done.count("seldom") == 1
 
 
-def test_looking_for_jobs_when_none_is_due_does_not_write_to_the_database(
+def test_looking_for_jobs_does_not_write_to_the_database_if_no_job_is_due(
     installation: Installation,
 ) -> None:
     installation.opened_session()
