@@ -452,7 +452,7 @@ class Installation:
         return WebhookDelivery(headers={signatures.HEADER: signature}, body=body)
 
     def receive_webhook(self, webhook: WebhookDelivery | None = None) -> None:
-        """Receive this webhook, or the next webhook of the PSP."""
+        """Receive this webhook, or the next webhook from the PSP."""
         self.use_cases.receive_webhook(FAKE, webhook or self.webhook())
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:

@@ -66,7 +66,8 @@ def lost_and_invented(
     """Return missing events, and events about what did not happen or was already reported.
 
     `events` are the events to an endpoint that has taken all events from the start. `once_expired`
-    names the sessions that are known to have expired. Any completed session may have expired before.
+    names the sessions that are known to have expired. Any completed session may have expired
+    before.
     `bookings` names the sessions about a booking: if the card that was typed is older than the one on
     file, the account keeps its state, and only its agreement is new. Notices
     of cards that expire soon, updates by banks, and merges of guests, are left out: no record says how

@@ -81,7 +81,7 @@ class RateLimits:
         self._count(FAILED_AUTHENTICATIONS, "authentication", counted_network(address)).require()
 
     def count_write(self, caller: Caller, resp: falcon.Response) -> None:
-        """Count a write of a caller. Headers of the response state how many writes are left.
+        """Count a write by a caller. Headers of the response state how many writes are left.
 
         Without a limit, these headers are not set. Raises TooManyRequests if the limit is exceeded.
         """

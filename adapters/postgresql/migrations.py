@@ -309,7 +309,7 @@ def _lock_tables(connection: Connection) -> None:
     """Lock all tables first, so that a deadlock cannot happen after some of the work is done.
 
     Tables of other programs or owners in the schema are not locked. The wait for the locks ends
-    after 3 seconds, because requests of the service wait too, and fail after 5 seconds.
+    after 3 seconds, because the service's requests wait too, and fail after 5 seconds.
     """
     ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
     found = connection.execute(

@@ -69,7 +69,7 @@ def limits_that_close_pages(
 ) -> Sequence[CardLimit]:
     """Return the limits on the refused cards of a guest. If one is reached, open pages are closed.
 
-    The limits of callers and centers do not close pages, because they count other guests' cards
+    The limits on callers and centers do not close pages, because they count other guests' cards
     too.
     """
     refused_cards = on_refused_cards(session.configuration.card_limits(limits))

@@ -114,7 +114,7 @@ class Worker:
     def stop(self) -> None:
         """Finish the running jobs, and stop.
 
-        The background work of a PSP gets 20 seconds for that.
+        The background work for a PSP gets 20 seconds for that.
         """
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()

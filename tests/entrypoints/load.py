@@ -188,7 +188,7 @@ def one_machine_on_sqlite(folder: Path, **settings: str) -> Machines:
 
 @dataclass(kw_only=True)
 class Added:
-    """An add-card request of a client.
+    """An add-card request from a client.
 
     `redirect_uri` is unique. `answer` is the response. `card` is the number that the guest typed.
     `status`, `account_id` and `state` are what the client read last.
@@ -489,7 +489,7 @@ class Clients:
 
 
 class StoredSession(NamedTuple):
-    """A row of a session."""
+    """The row of a session."""
 
     token_id: str
     guest_id: str

@@ -265,7 +265,7 @@ def test_a_worker_logs_the_loss_of_another_worker(installation: Installation) ->
 
 
 class Broken:
-    """Background work of a PSP that fails."""
+    """Background work for a PSP, which fails."""
 
     def start(self) -> None:
         raise ValueError("a secret")
