@@ -1270,7 +1270,7 @@ class TestSignature:
             assert list(adapter.read_webhook(signed(psp, b"[]"))) == []
 
     # Shows F34.
-    def test_both_the_old_and_the_new_webhook_secret_are_accepted_during_a_rotation(
+    def test_each_of_two_webhook_secrets_is_accepted_during_a_rotation(
         self, psp: PspUnderTest, delivery: WebhookDelivery
     ) -> None:
         adapter = psp.adapter(["a new secret", SECRET])

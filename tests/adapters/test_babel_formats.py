@@ -72,7 +72,7 @@ def test_an_amount_is_formatted_for_the_language(
         (WINTER, "ar", "Asia/Riyadh", "الأحد، 6 ديسمبر 2026، 1:30 ص"),
     ],
 )
-def test_a_time_is_formatted_for_the_language_and_in_the_time_zone_of_the_center(
+def test_a_time_is_formatted_in_a_language_with_the_time_zone_of_the_center(
     at: datetime, language: str, time_zone: str, written: str
 ) -> None:
     text = BabelFormats().time(at, language, time_zone)

@@ -130,7 +130,7 @@ def test_a_request_id_that_is_malformed_or_looks_private_is_replaced(api: Api, s
     assert [line["request_id"] for line in lines] == [given]
 
 
-def test_every_log_line_about_a_request_and_its_response_contain_the_request_id(api: Api) -> None:
+def test_every_log_line_about_a_request_contains_the_id_that_its_response_has(api: Api) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValueError
 
