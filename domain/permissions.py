@@ -82,7 +82,7 @@ class Caller:
             raise UserNotAuthorized
 
     def sees(self, center_id: CenterId) -> bool:
-        """Return whether the caller may see records of this center."""
+        """Return whether the caller may see records at this center."""
         return self.centers is None or center_id in self.centers
 
     def require_center(self, center_id: CenterId) -> None:

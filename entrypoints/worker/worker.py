@@ -59,7 +59,7 @@ class Worker:
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Build the parts of the worker. Raises SettingsError.
 
-        `base_url` is the URL at which the webhooks of PSPs reach the service.
+        `base_url` is the URL at which webhooks from PSPs reach the service.
         """
         settings = container.settings()
         self._process = WorkerProcess(
