@@ -1,4 +1,4 @@
-"""The requests from a guest's browser: `/hosted-payments`, `return`, `cancel`, and the short `/h/…`.
+"""The requests of a guest's browser: `/hosted-payments`, `return`, `cancel`, and the short `/h/…`.
 
 Each of them redirects the browser with 303, either to the PSP's page or back to the stored
 redirect_uri. If neither is possible, the guest sees a page with the reason. For an old link, and if

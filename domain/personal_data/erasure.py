@@ -23,9 +23,9 @@ class Erasure:
 
     `due_at` is the time of the worker's next check. When the erasure is done, `done_at` is set and
     `due_at` is None. Until then, `waits_for` contains the merchant accounts at which the PSP still
-    has data about the guest. Afterwards, `out_of_reach` contains the accounts that were closed before
-    the PSP deleted the guest. `unknown_since` is when a PSP first answered that it does not know
-    the guest.
+    has data about the guest. Afterwards, `out_of_reach` contains the accounts that were closed
+    before the PSP deleted the guest. `unknown_since` is when a PSP first answered that it does not
+    know the guest.
 
     If the guest was not erased but merged, `merged_into` is the other guest. Cards and references
     then belong to that guest, and PSPs are not asked to delete anything.
