@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help install demo check test clients test-deploy test-upgrade test-cluster deploy-servers cluster-servers deploy-packages fuzz simulate torture test-stripe stripe-test-key test-mollie \
-	test-mollie-described mutants bench bench-growth screenshot lint format lock docs docs-links coverage release clean
+	test-mollie-described mutants bench bench-growth bench-processes screenshot lint format lock docs docs-links coverage release clean
 
 # Tests start many processes. With this variable, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,7 +64,7 @@ help: ## Show this help
 	@echo "  SEED=7 KILLS=500    make torture: its seed, and how many kills on each storage"
 	@echo "  ONLY=etcd           make test-cluster: only the faults with this text in their names"
 	@echo "  BOOKINGS=900        make torture: how many bookings on each storage"
-	@echo "  ROUNDS=9 SECONDS=10 make bench, bench-growth: how many rounds, how long each load"
+	@echo "  ROUNDS=9 SECONDS=10 make bench, bench-…: how many rounds, how long each load"
 	@echo "  CHROMIUM=/path      make test: the browser"
 
 install: .venv/runtime.stamp $(EXTRAS:%=.venv/%.stamp) ## Install the service and its locked dependencies into .venv
@@ -175,6 +175,9 @@ bench: .venv/dev.stamp build/runtime/stamp ## Compare the service with others, a
 
 bench-growth: .venv/dev.stamp ## Measure add-card with up to ten million sessions, for docs/benchmarks.md
 	@$(BIN)/python -m tests.benchmarks.run growth --rounds $(ROUNDS) --seconds $(SECONDS)
+
+bench-processes: .venv/dev.stamp ## Measure 1, 2 and 4 processes on one PostgreSQL, for docs/benchmarks.md
+	@$(BIN)/python -m tests.benchmarks.run processes --rounds $(ROUNDS) --seconds $(SECONDS)
 
 screenshot: .venv/dev.stamp ## Take the pictures docs/demo-light.png and -dark.png, in a browser test
 	SCREENSHOTS=docs $(BIN)/python -m pytest -q tests/browser -k readme

@@ -58,11 +58,14 @@ SETTINGS: Final = (
         for processes in (1, 2)
         for name in (OURS, FLASK)
     ),
-    Setting(database=POSTGRESQL, processes=4),
 )
 BURNER_SETTINGS: Final = tuple(
     Setting(server=name, connections=(16, 64)) for name in (ON_WAITRESS, OURS, FLASK)
 )
+PROCESSES_SETTINGS: Final = tuple(
+    Setting(database=POSTGRESQL, processes=processes) for processes in (1, 2, 4)
+)
+"""More and more processes on one PostgreSQL."""
 FLOW_SETTINGS: Final = (Setting(), Setting(processes=2), Setting(database=POSTGRESQL))
 
 
@@ -90,6 +93,7 @@ def measure(
     rounds: int,
     seconds: int,
     say: Say,
+    settings: Sequence[Setting] = SETTINGS,
     has_burner: bool = False,
 ) -> Iterator[Row]:
     """Start all servers. In each round, put load on one server after another.
@@ -97,7 +101,7 @@ def measure(
     With `has_burner`, fewer servers are measured. They run on two cores, together with a process
     that is always busy.
     """
-    what, settings, own = "add-card", SETTINGS, folder / "add_card"
+    what, own = "add-card", folder / "add_card"
     if has_burner:
         what, settings, own = "add-card beside a burner", BURNER_SETTINGS, folder / "burner"
     with burner_on_two_cores() if has_burner else nullcontext(), ExitStack() as stack:

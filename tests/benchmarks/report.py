@@ -17,7 +17,7 @@ from tests.benchmarks.guests import OURS as OUR_IMPORT
 from tests.benchmarks.guests import ROWS, SHELL
 from tests.benchmarks.products import OFFSET, PAGES
 from tests.benchmarks.products import OURS as OUR_PAGES
-from tests.benchmarks.results import GROWTH, RESULTS, Machine, Results, read
+from tests.benchmarks.results import GROWTH, PROCESSES, RESULTS, Machine, Results, read
 from tests.benchmarks.servers import ALL, SQLITE
 from tests.programs import ROOT
 
@@ -34,17 +34,17 @@ _LOAD: Final = ("A second", "99th percentile, ms", "CPU, s")
 
 def write() -> Path:
     """Write the figures into the page. Return the path of the page, relative to the root."""
-    results, growth = read(RESULTS), read(GROWTH)
+    results, growth, processes = read(RESULTS), read(GROWTH), read(PROCESSES)
     blocks = {
         "rounds": _rounds(results, growth),
         "goals": _table(["What", "Target", "Measured"], map(_goal, goals(results, growth))),
         "machine": _machine(results.machine),
         "loads": _table(["Server", "Connections", *_LOAD], _loads(results)),
         "settings": _table(["Server", "Database", "Processes", *_LOAD], _settings(results)),
-        "workers": _table(
-            ["Database", "Workers", "Sessions settled a second", "Events sent a second"],
-            _workers(results),
+        "processes": _table(
+            ["Processes", "Add-cards", "Sessions settled", "Events sent"], _processes(processes)
         ),
+        "their_machine": _machine(processes.machine),
         "flows": _table(["Database", "Processes", "Cards a second"], _flows(results)),
         "pages": _table(["Page", "Milliseconds", OFFSET], _pages(results)),
         "imports": _table(["How", "Seconds", "Peak memory, MB"], _imports(results)),
@@ -136,14 +136,14 @@ def _settings(results: Results) -> Iterator[Cells]:
         yield [name, database, str(processes), *figures]
 
 
-def _workers(results: Results) -> Iterator[Cells]:
-    for database, workers in worker.SETTINGS:
-        where: Where = {"database": database, "workers": workers}
-        per_second = [
-            _spread(results.figures(section, "per_second", **where), 0, "")
+def _processes(results: Results) -> Iterator[Cells]:
+    for _, processes in worker.PROCESSES_SETTINGS:
+        add_cards = results.figures("add_card", "per_second", processes=processes)
+        by_workers = (
+            results.figures(section, "per_second", workers=processes)
             for section in ("settlements", "events")
-        ]
-        yield [database, str(workers), *per_second]
+        )
+        yield [str(processes), *(_spread(each, 0, "") for each in (add_cards, *by_workers))]
 
 
 def _flows(results: Results) -> Iterator[Cells]:

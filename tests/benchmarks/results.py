@@ -13,6 +13,7 @@ from tests.programs import ROOT
 
 RESULTS: Final = ROOT / "docs" / "benchmarks" / "results.json"
 GROWTH: Final = ROOT / "docs" / "benchmarks" / "growth.json"
+PROCESSES: Final = ROOT / "docs" / "benchmarks" / "processes.json"
 
 Row = dict[str, Any]  # the values are text and numbers
 """One measurement: its subject, its round and its figures."""

@@ -18,7 +18,7 @@ from tests.benchmarks import add_card, growth, guests, pipeline, products, worke
 from tests.benchmarks.goals import goals
 from tests.benchmarks.machine import describe
 from tests.benchmarks.report import write
-from tests.benchmarks.results import GROWTH, RESULTS, Results, read, save
+from tests.benchmarks.results import GROWTH, PROCESSES, RESULTS, Results, read, save
 from tests.benchmarks.servers import make_sample
 from tests.postgresql import own_server
 
@@ -55,7 +55,7 @@ def _with_length(command: Callable[Parameters, None]) -> Callable[Parameters, No
 @main.command()
 @_with_length
 def bench(rounds: int, seconds: int) -> None:
-    """Run all benchmarks except the growth benchmark."""
+    """Run all benchmarks except those of growth and of several processes."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         sample = make_sample(folder)
@@ -66,13 +66,16 @@ def bench(rounds: int, seconds: int) -> None:
             measured = {
                 **{
                     section: add_card.measure(
-                        folder, sample, server.url, has_burner=has_burner, say=_say, **loaded
+                        *(folder, sample, server.url),
+                        rounds=rounds,
+                        seconds=seconds,
+                        has_burner=has_burner,
+                        say=_say,
                     )
                     for section, has_burner in (("add_card", False), ("beside_burner", True))
                 },
                 "pipelines": pipeline.measure(folder, sample, rounds=rounds, say=_say),
                 "settlements": worker.measure(folder, server.url, rounds=rounds, say=_say),
-                "events": worker.measure_events(folder, server.url, rounds=rounds, say=_say),
                 "flows": add_card.measure_flow(folder, sample, server.url, **loaded, say=_say),
                 "metrics": add_card.measure_metrics(folder, sample, **loaded, say=_say),
                 "pages": products.measure(folder, rounds=rounds, say=_say),
@@ -90,6 +93,38 @@ def bench(rounds: int, seconds: int) -> None:
             _say(f"missed: {goal.what}")
 
 
+@main.command()
+@_with_length
+def processes(rounds: int, seconds: int) -> None:
+    """Measure one, two and four processes on one PostgreSQL."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        with own_server({"max_connections": "200"}) as server:
+            measured = {
+                "add_card": add_card.measure(
+                    *(folder, make_sample(folder), server.url),
+                    rounds=rounds,
+                    seconds=seconds,
+                    settings=add_card.PROCESSES_SETTINGS,
+                    say=_say,
+                ),
+                **{
+                    section: worker.measure(
+                        *(folder, server.url),
+                        rounds=rounds,
+                        settings=worker.PROCESSES_SETTINGS,
+                        has_events=section == "events",
+                        say=_say,
+                    )
+                    for section in ("settlements", "events")
+                },
+            }
+            rows = {section: list(section_rows) for section, section_rows in measured.items()}
+            machine = describe(folder, server.url)
+    save(Results(machine=machine, rounds=rounds, seconds=seconds, measured=rows), PROCESSES)
+    _say(f"written: {write()}")
+
+
 @main.command("growth")
 @_with_length
 def grow(rounds: int, seconds: int) -> None:
@@ -98,8 +133,8 @@ def grow(rounds: int, seconds: int) -> None:
         folder = Path(name)
         if shutil.disk_usage(folder).free < GROWTH_BYTES:
             raise click.ClickException(
-                f"{GROWTH_BYTES / 1e9:.0f} GB are needed in the folder for temporary files; "
-                "TMPDIR names another"
+                f"{GROWTH_BYTES / 1e9:.0f} GB must be free in the folder for temporary files; "
+                "set TMPDIR to use another folder"
             )
         rows = list(
             growth.measure(folder, make_sample(folder), rounds=rounds, seconds=seconds, say=_say)

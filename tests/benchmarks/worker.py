@@ -37,31 +37,44 @@ CALL_SECONDS: Final = 0.3
 """How long each call to the PSP takes."""
 EVENTS: Final = 1600
 ENDPOINTS: Final = 8
-SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2), (POSTGRESQL, 4))
+SETTINGS: Final = ((SQLITE, 1), (POSTGRESQL, 1), (POSTGRESQL, 2))
 """Databases, each with a number of workers."""
+PROCESSES_SETTINGS: Final = ((POSTGRESQL, 1), (POSTGRESQL, 2), (POSTGRESQL, 4))
+"""More and more workers on one PostgreSQL."""
 
 CARDS_A_SECOND: Final = 10
 DELAY_SECONDS: Final = 30
 
 
 def measure(
-    folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
+    folder: Path,
+    postgresql: str,
+    *,
+    rounds: int,
+    say: Callable[[str], None],
+    settings: Sequence[tuple[str, int]] = SETTINGS,
+    has_events: bool = False,
 ) -> Iterator[Row]:
-    """Measure how fast workers settle sessions with a slow PSP, after the cards were typed."""
+    """Measure how fast workers settle sessions with a slow PSP, after the cards were typed.
+
+    With `has_events`, measure how fast workers send events to eight endpoints instead. The
+    endpoints accept each event immediately.
+    """
+    what, measured = ("events", _sent) if has_events else ("settlements", _settled)
     for number in range(1, rounds + 1):
-        say(f"settlements, round {number} of {rounds}")
-        for database, workers in SETTINGS:
-            own = folder / f"settlements-{number}-{database}-{workers}"
+        say(f"{what}, round {number} of {rounds}")
+        for database, workers in settings:
+            own = folder / f"{what}-{number}-{database}-{workers}"
             own.mkdir()
             yield {
                 "database": database,
                 "workers": workers,
                 "round": number,
-                "per_second": _per_second(own, database, workers, postgresql),
+                "per_second": measured(own, database, workers, postgresql),
             }
 
 
-def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> float:
+def _settled(folder: Path, database: str, workers: int, postgresql: str) -> float:
     with ExitStack() as stack:
         stripe = stack.enter_context(running(SystemClock()))
         settings = {
@@ -97,24 +110,7 @@ def _per_second(folder: Path, database: str, workers: int, postgresql: str) -> f
         return SESSIONS / (time.perf_counter() - began)
 
 
-def measure_events(
-    folder: Path, postgresql: str, *, rounds: int, say: Callable[[str], None]
-) -> Iterator[Row]:
-    """Measure how fast workers send events to eight endpoints, which accept each at once."""
-    for number in range(1, rounds + 1):
-        say(f"events, round {number} of {rounds}")
-        for database, workers in SETTINGS:
-            own = folder / f"events-{number}-{database}-{workers}"
-            own.mkdir()
-            yield {
-                "database": database,
-                "workers": workers,
-                "round": number,
-                "per_second": _events_per_second(own, database, workers, postgresql),
-            }
-
-
-def _events_per_second(folder: Path, database: str, workers: int, postgresql: str) -> float:
+def _sent(folder: Path, database: str, workers: int, postgresql: str) -> float:
     with ExitStack() as stack:
         receiver = stack.enter_context(EventReceiver())
         settings = {"CARDONFILE_EVENT_NETWORKS": "127.0.0.0/8"}
