@@ -147,14 +147,14 @@ class Settings:
     - `database_connections`: how many connections to PostgreSQL a process may open.
     - `public_base_url`: where guests' browsers reach the service, without a trailing slash.
     - `psp_calls`: how many calls to PSPs the server may make at once for guests.
-    - `worker_threads`: how many sessions and discards the worker processes at once.
+    - `worker_threads`: how many sessions and discards the worker handles at once.
     - `log_format`: the format of log lines.
     - `log_level`: the lowest level of the lines to log.
     - `trusted_proxy`: the networks of the proxies whose `X-Forwarded-For` is trusted.
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
-    - `rate_limit_storage`: the URL of the Redis in which all processes count for rate limits. It
+    - `rate_limit_storage`: the URL of the Redis that has the counts of all processes for rate limits. It
       may contain a password, so `repr` does not show it.
     - `event_networks`: the private networks to which events may be sent.
     - `hsts`: the value of the header Strict-Transport-Security.

@@ -34,8 +34,8 @@ class OutageLog:
     An operation is a method of `PaymentProvider`. If its state changes often, at most one pair of
     lines is logged in a minute. Each process has separate states.
 
-    The log events are `psp_away`, `psp_refuses` and `psp_back`, and `psp_does_not_find` for an
-    operation that is repeated later. The line about a failure contains its `details`.
+    The log events are `psp_away`, `psp_refuses` and `psp_back`. If the PSP does not find an object,
+    and the operation will be retried, the event is `psp_does_not_find`. The line about a failure contains its `details`.
 
     `observe` is called for each call with the PSP, the account, the operation, the result and the
     duration in seconds. It must not raise an exception.

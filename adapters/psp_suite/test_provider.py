@@ -2141,9 +2141,9 @@ def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the 
 
 @needs(Ability.STAND_IN)
 class TestCalls:
-    """Tests of the number of calls in the facts.
+    """Tests that `facts` states the right number of calls.
 
-    If it is wrong, the tests above may cause trouble at too few calls.
+    If the number is too low, the tests above do not make every call fail.
     """
 
     def test_reading_a_webhook_makes_no_call_to_the_psp(

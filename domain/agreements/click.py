@@ -85,7 +85,7 @@ class AgreementClick:
     """A guest's click on cardonfile's page, before the PSP's page of an `attempt` is opened.
 
     `browser` is the hash of the secret in the browser's cookie. It is "" if the guest used a card
-    on file, because then no page follows that another browser could open. `shown` is the text that
+    on file. No page of the PSP follows then, so no other browser could open it. `shown` is the text that
     the guest read. `general` is the text to which the guest agreed by ticking the box, or None.
     `card` is the card on file that the guest used, such as `visa 4242`, or None if the guest went
     on to type in a card.

@@ -58,8 +58,8 @@ class Action(StrEnum):
 class AuditEntry:
     """An act: who did what, when, and to what.
 
-    `about` identifies the object of the act as other commands do, for example by an id, the prefix
-    of a token or the name of a caller. If the object has no id, `about` is its kind, such as
+    `about` identifies the object of the act in the form that commands accept, for example by an id,
+    the prefix of a token or the name of a caller. If the object has no id, `about` is its kind, such as
     `backup`.
     """
 

@@ -89,7 +89,7 @@ class Discard(WorkAtPsp):
         return self.done_at is not None and collected_at <= self.done_at
 
     def kills(self, collected_at: datetime) -> bool:
-        """Return whether a card collected at `collected_at` is dead, or will be when the PSP answers."""
+        """Return whether this discard includes a card that was collected at `collected_at`."""
         has_begun = self.begun_at is not None and collected_at <= self.begun_at
         return has_begun or self.was_done_after(collected_at)
 

@@ -1,4 +1,4 @@
-"""End agreements: as the shop states, or because the booking is over."""
+"""End agreements because the shop says so, or because the booking is over."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class HostedLinks:
 
     @property
     def portal_page_uri(self) -> str:
-        """The address of the guest's own page for a browser with its cookie."""
+        """The address of the guest's own page. It works only in a browser with the page's cookie."""
         return f"{self.base_url}/hosted-payments/portal"
 
     def uri_of_key(self, key: str) -> str:

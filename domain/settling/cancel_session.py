@@ -67,8 +67,8 @@ class CancelSessionsOfCaller:
 
     The worker then settles the sessions: it closes their pages at the PSP, and stores cards that
     were collected before the cancellation. Raises InvalidField for a caller that has no open
-    session and never had a token. After ServiceUnavailable, only some sessions may be cancelled;
-    repeat the call to cancel the others.
+    session and never had a token. If this raises ServiceUnavailable, some sessions may
+    already be cancelled. Repeat the call to cancel the others.
     """
 
     storage: Storage

@@ -70,10 +70,10 @@ def close_account(
     """Close a merchant account that the PSP has closed.
 
     Also use this command if the keys of the account are lost. NAME is the PSP, which does not have
-    to be set up. The command asks you to type the name of the account. Then it ends open sessions,
-    removes cards, and ends discards and erasures, which are recorded as out of reach, because the
-    PSP is no longer called. --reopen allows the account to take cards again, but does not restore
-    anything. The audit trail records both the closing and the reopening.
+    to be set up. The command asks you to type the name of the account. Then it ends open sessions
+    and removes cards. It also gives up pending discards and erasures, and records them as out of
+    reach, because the PSP is no longer called. --reopen allows the account to take cards again, but
+    does not restore anything. The audit trail records both the closing and the reopening.
 
     \b
     Examples:
