@@ -110,7 +110,8 @@ def test_the_built_python_client_adds_a_card(given: Given, tmp_path: Path) -> No
     run(tmp_path, python, "-m", "pip", "--quiet", "install", package("*.whl"))
     (tmp_path / "shop.py").write_text(program_of("python", "python") + PYTHON_READS)
 
-    adds_a_card(given, tmp_path, [python, "shop.py"])
+    # -u, because the program does not flush what it prints into a pipe.
+    adds_a_card(given, tmp_path, [python, "-u", "shop.py"])
 
 
 def test_the_built_typescript_client_adds_a_card(given: Given, tmp_path: Path) -> None:
