@@ -499,8 +499,8 @@ def _standbys(seen: Replication) -> Iterator[Finding]:
         advice = "add it to synchronous_standby_names (Patroni: synchronous_node_count)"
         yield finding(about, f"{fault}: {advice}, or make sure that it never takes over")
     elif "quorum" in (each.sync_state for each in seen.standbys):
-        fault = f"commits wait only for some of the standbys {names}"
-        fault = f"{fault}, so a failover to another of them {_LOSES}"
+        some = f"commits wait only for some of the standbys {names}"
+        fault = f"{some}, so a failover to another of them {_LOSES}"
         yield unknown(about, f"{fault}: make sure that only a standby with all commits takes over")
     elif seen.synchronous_commit != "local":
         strict = "SQL does not show whether they also wait if no standby is connected"

@@ -36,9 +36,9 @@ def _operations(text: str) -> str:
     lines = []
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            name = operation["operationId"]
-            shown = f"[{name}](#{name.lower()})" if name in sections else name
             if operation["security"]:
+                name = operation["operationId"]
+                shown = f"[{name}](#{name.lower()})" if name in sections else name
                 lines.append(f"- {shown}: `{method.upper()} {path}`\n")
     return "".join(lines)
 

@@ -27,10 +27,7 @@ class HostedLinks:
         The address contains `token_id` and `redirect_uri` for clients, but only the key is needed
         to open the page. Sessions from an earlier release have no key; their token opens the page.
         """
-        query = {"token_id": session.token_id, "key": session.link_key}
-        sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
-        redirect_uri = quote(session.redirect_uri, safe="")
-        return f"{self.base_url}/hosted-payments?{sent}&redirect_uri={redirect_uri}"
+        return f"{self._opening_uri(session)}&redirect_uri={quote(session.redirect_uri, safe='')}"
 
     def another_card_uri(self, session: CardSession) -> str:
         """Return the link to cardonfile's page that does not offer the card on file."""
@@ -43,11 +40,10 @@ class HostedLinks:
     def link_to_send(self, session: CardSession) -> str:
         """Return the short form of the link, which fits into a QR code and a text message.
 
-        A session of an earlier release has no short form. Return its link without the redirect_uri,
-        because its token alone opens the page.
+        A session from an earlier release has no short form. Return its link without the
+        redirect_uri, because its token alone opens the page.
         """
-        without_key = f"{self.base_url}/hosted-payments?token_id={session.token_id}"
-        return self.short_uri(session) or without_key
+        return self.short_uri(session) or self._opening_uri(session)
 
     def desk_uri(self, secret: str) -> str:
         """Return the address of the front desk's page."""
@@ -74,6 +70,12 @@ class HostedLinks:
         if logo is None:
             return None
         return f"{self.base_url}/hosted-payments/logos/{center_id}/{logo.file_name}"
+
+    def _opening_uri(self, session: CardSession) -> str:
+        """Return the link with the token and the key, if the session has a key."""
+        query = {"token_id": session.token_id, "key": session.link_key}
+        sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
+        return f"{self.base_url}/hosted-payments?{sent}"
 
     def return_uri(self, token_id: TokenId) -> str:
         """Return the address to which the PSP redirects a guest who has finished its page."""

@@ -93,17 +93,16 @@ def measure(
     rounds: int,
     seconds: int,
     say: Say,
-    settings: Sequence[Setting] = SETTINGS,
+    settings: Sequence[Setting],
     has_burner: bool = False,
 ) -> Iterator[Row]:
     """Start all servers. In each round, put load on one server after another.
 
-    With `has_burner`, fewer servers are measured. They run on two cores, together with a process
-    that is always busy.
+    With `has_burner`, the servers run on two cores, together with a process that is always busy.
     """
     what, own = "add-card", folder / "add_card"
     if has_burner:
-        what, settings, own = "add-card beside a burner", BURNER_SETTINGS, folder / "burner"
+        what, own = "add-card beside a burner", folder / "burner"
     with burner_on_two_cores() if has_burner else nullcontext(), ExitStack() as stack:
         servers = _started(settings, stack, own, sample, postgresql)
         for number in range(1, rounds + 1):

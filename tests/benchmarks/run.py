@@ -69,10 +69,14 @@ def bench(rounds: int, seconds: int) -> None:
                         *(folder, sample, server.url),
                         rounds=rounds,
                         seconds=seconds,
-                        has_burner=has_burner,
+                        settings=settings,
+                        has_burner=section == "beside_burner",
                         say=_say,
                     )
-                    for section, has_burner in (("add_card", False), ("beside_burner", True))
+                    for section, settings in (
+                        ("add_card", add_card.SETTINGS),
+                        ("beside_burner", add_card.BURNER_SETTINGS),
+                    )
                 },
                 "pipelines": pipeline.measure(folder, sample, rounds=rounds, say=_say),
                 "settlements": worker.measure(folder, server.url, rounds=rounds, say=_say),
