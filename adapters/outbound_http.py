@@ -160,7 +160,7 @@ class Connection:
         return response
 
     def open(self) -> http.client.HTTPConnection:
-        """Return the open connection. Connect if there is none, or if the host has closed it.
+        """Return the open connection. Connect if no connection is open, or if the host closed it.
 
         Does not send anything. Raises the same exceptions as `request`.
         """

@@ -183,7 +183,7 @@ class Operation:
 
     @property
     def query(self) -> Sequence[str]:
-        """The names of the query parameters. If there are none, the query is not read."""
+        """The names of the query parameters, or () if the method takes no query parameter."""
         names = [str(each["name"]) for each in self.parameters if each["in"] == "query"]
         return () if self.takes.isdisjoint(names) else names
 

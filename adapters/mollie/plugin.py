@@ -25,7 +25,7 @@ _FORMS: Final = {
 
 
 def read(here: Surroundings) -> MollieSettings | None:
-    """Read the keys of every merchant account, or return None if there are none.
+    """Read the keys of every merchant account, or return None if no key is set.
 
     Raises PspSettingsError, whose text does not contain a key.
     """

@@ -357,7 +357,7 @@ def _found(about: str, ask: Callable[[], Finding]) -> Finding:
 def _customer(
     mollie: _Call, request: HostedPageRequest, *, is_old: bool, now: datetime
 ) -> GuestReference:
-    """Return the guest's customer. It is created if there is none, or if it was deleted."""
+    """Return the guest's customer. Create it if it does not exist or was deleted."""
     for customer in _candidates(mollie, request, is_old=is_old):
         if _exists(mollie, customer, request, now):
             return GuestReference(customer)

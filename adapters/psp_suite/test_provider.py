@@ -320,7 +320,7 @@ class TestPage:
 
 
 def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
-    """Start a page for a guest whom the PSP does not know, and return the page.
+    """Start a page for a guest who is new to the PSP, and return the page.
 
     If the PSP raises NotFound first, the call is repeated when NotFound is confirmed.
     """
@@ -2130,7 +2130,7 @@ def settings_of(
 
 
 def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the plugin's own type
-    """Let the plugin read its settings, in an installation on the internet."""
+    """Read the settings of the plugin, as an installation on the internet does."""
     file = Path("cardonfile.db")
     return psp.plugin.read(
         Surroundings(

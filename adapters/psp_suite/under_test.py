@@ -459,6 +459,6 @@ class PspUnderTest(ABC):
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
         """Return a correctly signed webhook to MAIN that is meant for the addressee `whom`.
 
-        `whom` is one of `misdirected`. Override this method if there are any.
+        `whom` is one of `misdirected`. Override this method if `misdirected` is not empty.
         """
         raise NotImplementedError  # the suite calls it for each of `misdirected`

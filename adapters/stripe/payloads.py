@@ -408,7 +408,7 @@ class StoredMethod(LiveOrTest):
 
 
 class Owner(msgspec.Struct):
-    """The Customer to whom a PaymentMethod belongs, who may be deleted."""
+    """The Customer that has a PaymentMethod. The Customer may be deleted."""
 
     id: _Id
     deleted: bool = False

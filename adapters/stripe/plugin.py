@@ -44,7 +44,7 @@ class StripeSettings:
 
 
 def read(here: Surroundings) -> StripeSettings | None:
-    """Read the keys of every merchant account, or return None if there are none.
+    """Read the keys of every merchant account, or return None if no key is set.
 
     Raises PspSettingsError, whose text does not contain a key.
     """

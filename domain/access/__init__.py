@@ -1,1 +1,1 @@
-"""Access tokens: issue, list and revoke tokens, and find the caller to whom a token belongs."""
+"""Access tokens: issue, list and revoke tokens, and find the caller of a token."""

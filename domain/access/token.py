@@ -129,10 +129,10 @@ class AccessTokens(Protocol):
 
 
 class Identity(Protocol):
-    """Finds the caller to whom an access token belongs."""
+    """Finds the caller that owns an access token."""
 
     def authenticate(self, token: str) -> Caller | str:
-        """Return the caller to whom a token belongs, or the reason for refusing it as a text.
+        """Return the caller that owns a token, or the reason for refusing the token, as a text.
 
         The text is written to the log, and does not contain any part of the token. A token's use is
         recorded in the background, at most once an hour; a failure to record it has no effect.

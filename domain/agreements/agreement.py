@@ -118,7 +118,7 @@ def running_among(agreements: Iterable[Agreement], now: datetime) -> Sequence[Ag
 
 
 def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
-    """Return the time until which a card is kept for its agreements, or None if there are none."""
+    """Return the time until which agreements keep their card, or None without agreements."""
     return max((each.keeps_card_until for each in agreements), default=None)
 
 

@@ -22,7 +22,7 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """For whom a limit counts sessions and refused cards.
+    """The guest, caller or center whose sessions and refused cards a limit counts.
 
     `GUEST` is a guest at one center, and `GUEST_EVERYWHERE` is a guest at all centers together.
     """

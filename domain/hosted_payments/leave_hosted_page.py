@@ -97,7 +97,11 @@ class ReturnFromHostedPage:
         return self.storage.transact(note)
 
     def _evidence(self, session: CardSession, parameters: Mapping[str, str]) -> Evidence | None:
-        """Return the parameters that the PSP's adapter needs, or None if there are none."""
+        """Return the parameters that the PSP's adapter needs, as evidence.
+
+        Return None if the address has no such parameter, if the parameters are too long, or if the
+        PSP is not set up.
+        """
         try:
             needed = self.providers[session.configuration.provider].return_parameters
         except ProviderUnavailable:

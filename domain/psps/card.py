@@ -112,7 +112,7 @@ class CardReading:
 
 
 class CardAtPsp(NamedTuple):
-    """A card that a PSP has stored, and the reference of the guest to whom it belongs there."""
+    """A card that a PSP has stored, and the PSP's reference for the guest who owns the card."""
 
     guest_reference: GuestReference
     token: CardToken

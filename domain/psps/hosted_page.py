@@ -279,7 +279,7 @@ class CardCollected(RefusalsOnPage):
 
     @property
     def guest_reference(self) -> GuestReference:
-        """The PSP's reference for the guest to whom the card belongs."""
+        """The PSP's reference for the guest who owns the card."""
         return self.card.guest_reference
 
     @property

@@ -128,7 +128,7 @@ class PaymentProvider(Protocol):
         return frozenset()
 
     def identity(self, merchant_account: MerchantAccount) -> str | None:  # noqa: ARG002 - an adapter that tells needs it
-        """Return the PSP's id of the merchant to whom an account's keys belong. It is not a secret.
+        """Return the PSP's id of the merchant that owns an account's keys. The id is not a secret.
 
         All keys of a merchant in one mode (live or test) have the same id, and all other keys have
         other ids. Return None, or raise ProviderRefused, if the PSP does not identify the merchant.

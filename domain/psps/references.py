@@ -31,7 +31,7 @@ class GuestReferences(Protocol):
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        """Return the guests to whom a reference belongs or belonged.
+        """Return the guests that have or had a reference.
 
         Guests who are erased at the PSP are left out. A write unit locks the reference, so that
         other write units wait here until it ends.
@@ -59,7 +59,7 @@ class GuestReferences(Protocol):
 class MerchantIdentities(Protocol):
     """Repository of the merchants' identities at PSPs, by merchant account.
 
-    An identity is the PSP's id of the merchant to whom the keys belonged at their first use.
+    An identity is the PSP's id of the merchant that owned the keys at their first use.
     """
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:

@@ -114,7 +114,7 @@ class SqlGuestReferences(Repository, GuestReferences):
 
 
 class SqlMerchantIdentities(Repository, MerchantIdentities):
-    """Stores for each merchant account the PSP's id of the merchant to whom the keys belong."""
+    """Stores, for each merchant account, the PSP's id of the merchant that owns the keys."""
 
     @override
     def of_original(self, provider: ProviderName) -> frozenset[str]:
