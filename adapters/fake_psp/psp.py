@@ -121,6 +121,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     token_id: str
 
 
+_CARD_PAGE: Final = (
+    f"SELECT page FROM cards JOIN pages ON {CARD_ON_PAGE} = token"  # noqa: S608 - a constant
+    " WHERE token = ? AND guest_reference = ?"
+)
+
 CARD_REFUSED: Final = "page.card_refused"
 REISSUED: Final = "card.updated"
 LOST: Final = "card.removed"
@@ -362,9 +367,7 @@ class FakePsp:
         another guest.
         """
         found = self._database.read(
-            f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ? AND EXISTS (SELECT 1 FROM cards"  # noqa: S608 - a constant
-            " WHERE token = ? AND merchant_account = ? AND guest_reference = ?)",
-            (token, token, merchant_account, guest_reference),
+            f"{_CARD_PAGE} AND merchant_account = ?", (token, guest_reference, merchant_account)
         )
         card = _decode(found[0]["page"]).card if found else None
         if card is None and not self._database.read(
@@ -574,12 +577,7 @@ class FakePsp:
             )
 
     def _answer(self, db: Database, request: ChargeRequest) -> ChargeStatus:
-        found = rows(
-            db,
-            f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ? AND EXISTS (SELECT 1 FROM cards"  # noqa: S608 - a constant
-            " WHERE token = ? AND guest_reference = ?)",
-            (request.token, request.token, request.guest_reference),
-        )
+        found = rows(db, _CARD_PAGE, (request.token, request.guest_reference))
         card = _decode(found[0]["page"]).card if found else None
         if card is None:
             return ChargeStatus.CARD_GONE
