@@ -128,7 +128,7 @@ class IdempotencyKeyInvalid(Refusal):
 
 
 class PreconditionFailed(Refusal):
-    """The guest has none of the versions in If-Match, so another program has changed the guest."""
+    """If-Match does not name the guest's present version, or the guest does not exist yet."""
 
     code = 412
     type = "precondition_failed"
@@ -358,8 +358,8 @@ class TooManyRequests(Refusal):
 class CardLimitReached(TooManyRequests):
     """A limit against card testing is reached, and nothing was done.
 
-    `counted` is what the limit counts: sessions or refused cards. `of` is who reached the limit:
-    the id of a guest or a center, or the name of a caller.
+    `counted` is what the limit counts: sessions or refused cards. `of` names who reached the limit.
+    It is the id of a guest or a center, or the name of a caller.
     """
 
     type = "card_limit_reached"
@@ -371,7 +371,7 @@ class CardLimitReached(TooManyRequests):
 
 
 class PortalLimitReached(TooManyRequests):
-    """20 portal sessions at this center were opened for the guest in the last 24 hours."""
+    """The guest already had 20 portal sessions at this center in the last 24 hours."""
 
     type = "portal_limit_reached"
 
@@ -379,7 +379,8 @@ class PortalLimitReached(TooManyRequests):
 class ServiceUnavailable(Refusal):
     """The storage cannot be read or written now, or an identity provider's keys cannot be read.
 
-    Nothing was done, except possibly after a commit in doubt.
+    Nothing was done, unless the connection to the database was lost during a commit. In that case,
+    the unit may have been committed.
     """
 
     code = 503

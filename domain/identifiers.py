@@ -16,8 +16,8 @@ ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
 SHOWN_OF_TOKENS: Final = 8
-"""How many characters of a token are shown: enough to find the session, but not enough to open the
-link of a session from an earlier release.
+"""The number of characters of a token that are shown. They are enough to find the session, but not
+enough to open the link of a session from an earlier release.
 """
 LinkKey = NewType("LinkKey", str)
 """The secret of a session's link: 26 characters, `a` to `z` and `2` to `7`, which hold 128 bits."""

@@ -83,7 +83,7 @@ def look_up(tag: str, available: Collection[str]) -> str | None:
 
 
 def first_of(wishes: Iterable[str | None], available: Collection[str]) -> str:
-    """Return the language of the first wish for which a language is available, or English."""
+    """Return the available language for the first of the `wishes` that has one, or English."""
     for wish in wishes:
         if wish is not None and (found := look_up(wish, available)) is not None:
             return found

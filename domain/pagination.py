@@ -15,7 +15,9 @@ MAX_SIZE: Final = 100
 ALL: Final = 2**31
 """The size of a page that contains all items. The API does not accept it."""
 MAX_DIGITS: Final = 4_000
-"""Python itself refuses to parse numbers of more than 4,300 digits."""
+"""The maximum number of digits of `page` and `size`. Python refuses to parse numbers of more than
+4,300 digits.
+"""
 
 _DIGITS = re.compile(r"[0-9]+")
 

@@ -12,7 +12,7 @@ from domain.identifiers import PspAccount
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=1)
-"""How long a process has leased a piece of work. After that, other processes may lease it."""
+"""How long a process leases a piece of work. After that, other processes may lease it."""
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=1)
 """How much the clocks of two machines may differ."""
 ALARM_AFTER: Final = timedelta(hours=24)
@@ -29,7 +29,8 @@ class Waiting(NamedTuple):
     since: datetime | None = None
 
 
-# Without slots, like its subclass for sessions, so that a record may extend another class too.
+# This class and its subclass for sessions have no slots, so that a record can extend another class
+# too.
 @dataclass(frozen=True, kw_only=True)
 class WorkAtPsp:
     """A record about which workers and requests call a PSP.
@@ -47,7 +48,10 @@ class WorkAtPsp:
         return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def postponed(self, due_at: datetime | None) -> Self:
-        """Return the record with this due time, after the PSP responded or if it is not needed."""
+        """Return the record with this due time.
+
+        Call this after the PSP responded, or if it does not have to be asked.
+        """
         return replace(self, due_at=due_at, unanswered_since=None)
 
 

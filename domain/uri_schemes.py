@@ -387,7 +387,7 @@ _UNREGISTERED: Final = frozenset(
 _FAMILIES: Final = re.compile(
     r"(?:chrome|itms|microsoft|moz|ms|web|x-apple|x-help)[-+].*|(?:microsoft|x-apple)\..*"
 )
-"""Families of schemes whose first letters show to whom they belong."""
+"""Families of schemes that are recognized by their first letters."""
 
 
 def belongs_to_others(scheme: str) -> bool:

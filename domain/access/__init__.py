@@ -1,1 +1,1 @@
-"""Access tokens: issue, list and revoke tokens, and find the caller of a token."""
+"""Access tokens: issue, list and revoke tokens, and identify the caller that owns a token."""

@@ -20,7 +20,7 @@ class TokenNotFound(LookupError):
 
 
 class TokenAmbiguous(LookupError):
-    """Several tokens may have this prefix."""
+    """Several tokens may have this prefix, so the prefix does not identify one token."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -31,12 +31,14 @@ class TokenAmbiguous(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevokeToken:
-    """Use case: revoke a token, and return its stored record. The next request with it is refused.
+    """Use case: revoke a token, and return its stored record.
 
-    `prefix` is the beginning of the token, or the whole token. Only its first 12 characters are
-    compared, unless it is the whole token. A token that is already revoked keeps the time of its
-    revocation. Raises TokenNotFound, TokenAmbiguous, or InvalidField if `prefix` is the beginning
-    of every token.
+    The next request with the token is refused. `prefix` is the beginning of the token, or the whole
+    token. Unless it is the whole token, only its first 12 characters are compared. If the token is
+    already revoked, nothing changes.
+
+    Raises TokenNotFound or TokenAmbiguous. Raises InvalidField if `prefix` is so short that every
+    token begins with it.
     """
 
     storage: Storage

@@ -13,9 +13,11 @@ from typing import Final, Protocol
 from domain.permissions import Caller
 
 MARK: Final = "cof_"
-"""The beginning of every token. People and secret scanners recognize a token by it."""
+"""The text with which every token begins. People and secret scanners recognize a token by it."""
 PREFIX_LENGTH: Final = 12
-"""How many characters of a token are stored in clear text. At least 128 random bits are not."""
+"""The number of characters of a token that are stored in clear text. At least 128 random bits of
+the token are stored only as a hash.
+"""
 
 EXPIRES_SOON: Final = timedelta(days=14)
 """Operators are warned of a token that expires within this time."""
@@ -56,7 +58,7 @@ class AccessToken:
     def issue(
         cls, caller: Caller, *, secret: str, now: datetime, lifetime: timedelta
     ) -> tuple[str, AccessToken]:
-        """Return a new token made from `secret`, a random text, and the record to store."""
+        """Return a new token, which is made from the random text `secret`, and its record."""
         token = MARK + secret
         kept = cls(
             token_hash=hash_of(token),
@@ -82,7 +84,10 @@ class AccessToken:
         return TokenState.ACTIVE if now < self.expires_at else TokenState.EXPIRED
 
     def hour_to_note(self, now: datetime) -> datetime | None:
-        """Return the hour to store for a use at `now`, or None if `used_at` is not earlier."""
+        """Return the hour to store as `used_at` for a use at `now`.
+
+        Return None if that hour or a later hour is already stored.
+        """
         hour = now.replace(minute=0, second=0, microsecond=0)
         return hour if self.used_at is None or self.used_at < hour else None
 
@@ -105,7 +110,7 @@ class AccessTokens(Protocol):
         ...
 
     def get(self, token_hash: str) -> AccessToken | None:
-        """Return the token with this hash, valid or not, or None."""
+        """Return the token with this hash, even if it is expired or revoked, or return None."""
         ...
 
     def all(self) -> Sequence[AccessToken]:
@@ -132,7 +137,7 @@ class Identity(Protocol):
     """Finds the caller that owns an access token."""
 
     def authenticate(self, token: str) -> Caller | str:
-        """Return the caller that owns a token, or the reason for refusing the token, as a text.
+        """Return the caller that owns a token, or a text with the reason to refuse the token.
 
         The text is written to the log, and does not contain any part of the token. A token's use is
         recorded in the background, at most once an hour; a failure to record it has no effect.

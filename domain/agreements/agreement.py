@@ -1,4 +1,4 @@
-"""Agreements: in each, a guest allows charges to one card for one booking."""
+"""Agreements: in an agreement, a guest allows charges to one card for one booking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenI
 from domain.pagination import Page, PageRequest
 
 MAX_OPEN_AGREEMENTS: Final = 20
-"""How many open agreements a card can have at most."""
+"""The maximum number of open agreements of a card."""
 
 EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
 """How long an agreement is stored as evidence after its `kept_until`.
@@ -70,7 +70,7 @@ class Agreement:
     stated_at: datetime | None = None
 
     def is_open(self, now: datetime) -> bool:
-        """Return whether neither the booking nor the agreement has ended."""
+        """Return whether the agreement is open: it has not ended, and its booking is not over."""
         return self.ended_at is None and now < self.terms.ends_at
 
     def allows_charges(self, now: datetime) -> bool:
@@ -83,7 +83,7 @@ class Agreement:
 
     @property
     def grace(self) -> timedelta:
-        """How long the card is kept after the end, so that the shop can charge a no-show."""
+        """How long the card is kept after the booking, so that the shop can charge a no-show."""
         return self.kept_until - self.terms.ends_at
 
     @property
@@ -108,7 +108,10 @@ class Agreement:
 def count_open(
     agreements: Iterable[Agreement], now: datetime, *, beside: Collection[AgreementId | None]
 ) -> int:
-    """Return how many agreements are open. Those in `beside` will be replaced and do not count."""
+    """Return how many agreements are open, without counting those whose ids are in `beside`.
+
+    The agreements in `beside` will be replaced.
+    """
     return sum(each.is_open(now) for each in agreements if each.agreement_id not in beside)
 
 
@@ -118,7 +121,10 @@ def running_among(agreements: Iterable[Agreement], now: datetime) -> Sequence[Ag
 
 
 def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
-    """Return the time until which agreements keep their card, or None without agreements."""
+    """Return the time until which the agreements together keep a card on file.
+
+    Return None if there are no agreements.
+    """
     return max((each.keeps_card_until for each in agreements), default=None)
 
 
@@ -145,7 +151,7 @@ class Agreements(Protocol):
         ...
 
     def get(self, agreement_id: AgreementId) -> Agreement | None:
-        """Return the agreement, or None. Does not lock it."""
+        """Return the agreement, or None. The agreement is not locked."""
         ...
 
     def update(self, agreement: Agreement) -> None:
@@ -160,7 +166,7 @@ class Agreements(Protocol):
         """Return all agreements made with a card, oldest first.
 
         Agreements that were moved to another account are included. They are found by the session in
-        which the guest typed in the card, or used it.
+        which the guest typed in or used the card.
         """
         ...
 

@@ -43,9 +43,9 @@ class ChooseReservationText:
         accepted: Sequence[str],
         now: datetime,
     ) -> ShownAgreement:
-        """Return what the page shows at `now`.
+        """Return the texts that the page shows at `now`.
 
-        `locale` and `accepted` are as in `ChooseConsent`.
+        `locale` and `accepted` have the same meaning as in `ChooseConsent`.
         """
         provider, settings = configuration.provider, unit.center_settings.get(center.id)
         psp = self.psps.get(provider)

@@ -13,10 +13,12 @@ from domain.agreements.terms import AgreementTerms
 from domain.psps.hosted_page import Consent
 
 WITH_CARD_ON_FILE: Final = 0
-"""The `attempt` of a click with which the guest used a card on file, so that no page followed."""
+"""The `attempt` of a click with which the guest used a card on file. Such a click opens no page of
+the PSP.
+"""
 
 MAX_CLICKS: Final = 20
-"""How many clicks are stored for one attempt at most. Anybody with the link can cause clicks."""
+"""The maximum number of clicks that are stored for an attempt. Anybody with the link can click."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,7 @@ class ShownAgreement:
 
     @property
     def texts(self) -> Sequence[str]:
-        """The texts about all bookings, one for each."""
+        """The texts about the bookings, one text for each booking."""
         return [self.text.text, *(each.shown.text for each in self.further)]
 
     @property
@@ -57,7 +59,7 @@ class ShownAgreement:
 
     @property
     def digest(self) -> str:
-        """A hash of all texts. The page's form sends it to state what the guest agrees to."""
+        """A hash of all texts. The page's form sends the hash to state what the guest agrees to."""
         words = (self.text.version, self.text.language, *self.texts, self.text.button)
         return sha256("\n".join((*words, self.general.digest)).encode()).hexdigest()
 
@@ -85,10 +87,10 @@ class AgreementClick:
     """A guest's click on cardonfile's page, before the PSP's page of an `attempt` is opened.
 
     `browser` is the hash of the secret in the browser's cookie. It is "" if the guest used a card
-    on file. No page of the PSP follows then, so no other browser could open it. `shown` is the text that
-    the guest read. `general` is the text to which the guest agreed by ticking the box, or None.
-    `card` is the card on file that the guest used, such as `visa 4242`, or None if the guest went
-    on to type in a card.
+    on file, because then no page of the PSP follows that another browser could open. `shown` is the
+    text that the guest read. `general` is the text to which the guest agreed by ticking the box, or
+    None. `card` is the card on file that the guest used, such as `visa 4242`, or None if the guest
+    went on to type in a card.
     """
 
     attempt: int
@@ -122,7 +124,7 @@ def with_click(
 ) -> tuple[AgreementClick, ...]:
     """Return the clicks with `click` added, unless it repeats the last click of its attempt.
 
-    The first click and the latest clicks of each attempt are kept, at most MAX_CLICKS in all.
+    For each attempt, the first click and the latest clicks are kept, at most MAX_CLICKS together.
     """
     same = [each for each in clicks if each.attempt == click.attempt]
     others = [each for each in clicks if each.attempt != click.attempt]
@@ -136,10 +138,11 @@ def click_for(
 ) -> AgreementClick | None:
     """Return the latest click of an attempt before a card was collected.
 
-    If there is no click before `collected_at`, return the first click. The browser in which the
-    guest typed in the card is unknown. The returned click therefore includes `general` only if the
-    latest click in every browser does. Return None if an earlier release opened the page of the
-    attempt, for which no click was needed.
+    If there is no click before `collected_at`, return the first click. Return None if there are no
+    clicks, because an earlier release opened the page of the attempt without asking for a click.
+
+    The browser in which the guest typed in the card is unknown. The returned click therefore
+    includes `general` only if the latest click in each browser includes it.
     """
     same = [each for each in clicks if each.attempt == attempt]
     if not same:

@@ -14,7 +14,7 @@ class LocaleFormats(Protocol):
     def decimals_of(self, currency: str) -> int | None:
         """Return the number of decimals of a currency (ISO 4217): 2 for `EUR`, 0 for `JPY`.
 
-        Return None if there is no such currency.
+        Return None if no currency has this code.
         """
         ...
 

@@ -110,9 +110,9 @@ def values_of(
 ) -> dict[str, str | None]:
     """Return the values for the placeholders of a text, formatted in `language`.
 
-    A placeholder without a value has None. `cancel_by` also has None if that time has passed. The
-    card is removed after `kept_until`. Times are in UTC if the center has no time zone, which is
-    possible only after it has removed its texts.
+    The value of a placeholder is None if there is no such value. `cancel_by` is also None if that
+    time has passed. The card is removed after `kept_until`. Times are in UTC if the center has no
+    time zone, which is possible only after it has removed its texts.
     """
     zone = settings.time_zone or "UTC"
 
@@ -164,7 +164,7 @@ def _left_to_right(value: str | None) -> str | None:
 
 
 def _isolated(value: str) -> str:
-    """Isolate a text of the client, whose language may differ from that of the surrounding text."""
+    """Isolate a text from the client, because its language may differ from the page's language."""
     return f"\N{FIRST STRONG ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
 
@@ -203,7 +203,7 @@ def _parts_of(content: str) -> dict[str, str]:
 
 
 def _checked(name: str, part: str) -> str:
-    """Return a part without blank lines or spaces around its lines. Raises InvalidField."""
+    """Return the text of a part without blank lines and superfluous spaces. Raises InvalidField."""
     paragraphs = [" ".join(each.split()) for each in part.splitlines() if each.strip()]
     is_one = len(paragraphs) == 1 or name.startswith("text")
     if not is_one or not all(is_clean(each) and is_visible(each) for each in paragraphs):
@@ -220,9 +220,9 @@ def _require(
 ) -> None:
     """Raise InvalidField unless a part has all `needed` placeholders and none in `without`.
 
-    If a placeholder has no value, its paragraph is left out. A paragraph with a placeholder that
-    may have no value must therefore not contain another such placeholder. It must not contain
-    `kept_until` either, because the guest must always read that time.
+    If a placeholder has no value, its paragraph is left out. A paragraph may therefore contain at
+    most one placeholder that may have no value. Beside such a placeholder, it must not contain
+    `kept_until`, because the guest must always read that time.
     """
     part = parts[name]
     found = set(_PLACEHOLDER.findall(part))

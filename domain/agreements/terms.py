@@ -43,7 +43,7 @@ class Reuse(StrEnum):
 
     NEVER = "never"
     OFFER = "offer"
-    """Use it only if nobody but the guest can open the link."""
+    """Offer a card on file. Use this value only if nobody but the guest can open the link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class AgreementTerms:
     `reference` is the client's own name for the booking, and `description` describes what was
     booked. The booking begins at `starts_at` and ends at `ends_at`. `no_show` is the maximum charge
     if the guest does not come, and `late_cancellation` if the guest cancels too late. At least one
-    of the two is set. The guest may cancel free of charge until `cancel_by`, or never if it is
-    None. `policy_uri` leads to the full terms.
+    of the two is set. The guest may cancel free of charge until `cancel_by`, or at no time if
+    `cancel_by` is None. `policy_uri` is the address of the full terms.
 
     `replaces` is the agreement that the guest made before the booking was changed. It ends when the
     guest agrees to these terms. `reuse` is not part of the terms; it controls what the page offers.
@@ -77,7 +77,7 @@ def parse_agreement(
 ) -> AgreementTerms | None:
     """Parse the `agreement` that a client sent, or return None if it is absent.
 
-    `decimals_of` is that of `LocaleFormats`. Unknown fields are refused, so that a limit with a
+    `decimals_of` is `LocaleFormats.decimals_of`. Unknown fields are refused, so that a limit with a
     misspelt name is not lost. Raises InvalidField with the name of the field.
     """
     if value is None:

@@ -47,11 +47,11 @@ class NoteAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteOperatorsAct:
-    """Use case: note an operator's act that stores nothing else.
+    """Use case: note an operator's act that does not change any record.
 
-    Commands call it before they show names or addresses of guests, and after they have checked a
-    backup. `about` is the id of the shown object, or the command. Each call adds an entry. Raises
-    ServiceUnavailable.
+    A command calls this before it shows the name or address of a guest, and after it has checked a
+    backup. `about` is the id of the shown object, or the name of the command. Each call adds an
+    entry. Raises ServiceUnavailable.
     """
 
     storage: Storage

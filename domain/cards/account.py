@@ -27,8 +27,8 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""The time until the first reading of a new account. It finds changes that the bank made while the
-session was being settled.
+"""The time until the first reading of a new account. The reading finds changes that the bank made
+while the session was being settled.
 """
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
@@ -36,10 +36,14 @@ READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
 are spread evenly between the two.
 """
 READ_LEASE: Final = timedelta(hours=1)
-"""How long a reading is leased: long, so that undecodable accounts do not use up the budget."""
+"""How long a reading is leased. The lease is long so that accounts that cannot be decoded do not
+use up the limit READINGS_PER_MINUTE.
+"""
 LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
 LOOKS: Final = 3
-"""A card is gone after LOOKS counted refusals, with at least LOOK_AGAIN_AFTER between them."""
+"""The number of counted refusals after which a card is taken to be gone. They are at least
+LOOK_AGAIN_AFTER apart.
+"""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
@@ -47,8 +51,8 @@ REMOVED: Final[dict[str, Any]] = {
     "is_default": False,
     "keep_until": None,
 }
-"""The fields that a removal changes besides `removed_at`, with their new values. Any: each field has
-its own type.
+"""The fields that a removal changes besides `removed_at`, with their new values. The type is Any
+because each field has its own type.
 """
 NAMED_AT_PSP: Final[dict[str, Any]] = {
     "guest_reference": "",
@@ -59,8 +63,8 @@ NAMED_AT_PSP: Final[dict[str, Any]] = {
 }
 """The fields that identify the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
-"""The maximum number of readings at a merchant account. The PSP allows more calls; the others are
-left for guests.
+"""The maximum number of readings at a merchant account. The PSP allows more calls. The rest is
+reserved for requests of guests.
 """
 
 
@@ -148,10 +152,11 @@ class Account(Card, WorkAtPsp):
         )
 
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
-        """Return this account, kept at least until `keep_until`, or without an end if it is None.
+        """Return this account, which is kept at least until `keep_until`.
 
-        `consent_version` replaces the stored version if the account had a `keep_until`, and now has
-        none.
+        If either `keep_until` or the account's own is None, the account is kept without an end
+        date. If the account had an end date and no longer has one, `consent_version` replaces the
+        stored version.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -240,7 +245,10 @@ class Account(Card, WorkAtPsp):
         return self.refusals >= LOOKS
 
     def waiting(self, now: datetime) -> Account:
-        """Return this account with its next reading within 30 days and before its next notice."""
+        """Return this account with its next reading scheduled.
+
+        The reading is within 30 days, and before the account's next expiry notice.
+        """
         # The jitter is computed from the account, so that the same history always gives the same
         # times.
         part = Random(f"{self.account_id}/{now}").random()  # noqa: S311 - it need not be secret
@@ -253,12 +261,15 @@ class Account(Card, WorkAtPsp):
         return replace(self, due_at=due_at)
 
     def notice_put_off(self, until: datetime, now: datetime) -> Account:
-        """Return this account with its notice postponed to `until`, and due for reading now."""
+        """Return this account as due for reading, with its expiry notice postponed to `until`."""
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)
 
     def told_of_expiry(self, now: datetime) -> Account:
-        """Return this account after its expiry notice, to be read before its next notice."""
+        """Return this account after its expiry notice.
+
+        If it waits for a reading, the reading is before the next notice.
+        """
         told = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
         return replace(told, due_at=min(filter(None, times), default=None))
@@ -293,7 +304,7 @@ class AccountFilter:
 def longest_kept(first: datetime | None, second: datetime | None) -> datetime | None:
     """Return the later of two `keep_until` of the same card, or None if either is None.
 
-    None means that the guest agreed that the card is kept.
+    A `keep_until` of None means that the card is kept without an end date, as the guest agreed.
     """
     return None if first is None or second is None else max(first, second)
 
@@ -354,7 +365,7 @@ class Accounts(WorkAtPsps, Protocol):
         """Return the removed accounts of a guest at a center for which the consent was withdrawn.
 
         A removal by the guest counts as a withdrawal. Accounts that cannot be decoded are left out.
-        Does not lock the accounts.
+        The accounts are not locked.
         """
         ...
 
@@ -387,7 +398,10 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:
-        """Return the ids of the active accounts at a merchant account. Does not lock them."""
+        """Return the ids of the active accounts at a merchant account.
+
+        The accounts are not locked.
+        """
         ...
 
     def kept_until_before(
@@ -396,7 +410,7 @@ class Accounts(WorkAtPsps, Protocol):
         """Return at most `at_most` active accounts whose `keep_until` has passed.
 
         The account with the earliest `keep_until` comes first, and the first `skip` accounts are
-        left out. None stands for an account that cannot be decoded. Does not lock the accounts.
+        left out. None stands for an account that cannot be decoded. The accounts are not locked.
         """
         ...
 
@@ -485,9 +499,9 @@ class Accounts(WorkAtPsps, Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete accounts that were removed earlier than `before`, with their consents.
 
-        Each call deletes a limited number, and returns how many were deleted. An account is kept
-        while its token has yet to be discarded, and while an agreement made with the account is
-        stored, even if the agreement was moved to another account.
+        Each call deletes a limited number of accounts, and returns how many it deleted. An account
+        is kept while its token has yet to be discarded, and while an agreement made with the
+        account is stored, even if the agreement was moved to another account.
         """
         ...
 

@@ -17,7 +17,11 @@ from domain.storage import Storage, UnitOfWork
 
 
 class Comparison(NamedTuple):
-    """The cards that only the PSP has, the accounts whose card the PSP lacks, and the matches."""
+    """The result of a comparison.
+
+    `only_at_psp` are the cards that are not on file. `only_on_file` are the accounts whose card the
+    PSP does not have. `in_both` is the number of all other cards.
+    """
 
     only_at_psp: Sequence[CardAtPsp]
     only_on_file: Sequence[Account]
@@ -29,8 +33,8 @@ class CompareCards:
     """Use case: compare the cards stored at a merchant account with the accounts on file.
 
     Nothing is changed. The comparison leaves out cards that wait to be discarded, and cards that
-    are stored, renewed or discarded meanwhile. A card whose session is not settled yet is in
-    `only_at_psp`. The PSP must be able to list cards. Raises ProviderUnavailable and
+    are stored, renewed or discarded meanwhile. A card whose session is not settled yet counts as a
+    card that is only at the PSP. The PSP must be able to list cards. Raises ProviderUnavailable and
     ProviderRefused.
     """
 

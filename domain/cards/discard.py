@@ -89,7 +89,10 @@ class Discard(WorkAtPsp):
         return self.done_at is not None and collected_at <= self.done_at
 
     def kills(self, collected_at: datetime) -> bool:
-        """Return whether this discard includes a card that was collected at `collected_at`."""
+        """Return whether a card that was collected at `collected_at` is lost by this discard.
+
+        It is lost if the discard began, or was done, at that time or later.
+        """
         has_begun = self.begun_at is not None and collected_at <= self.begun_at
         return has_begun or self.was_done_after(collected_at)
 
@@ -132,18 +135,18 @@ class Discards(WorkAtPsps, Protocol):
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Delete a discard. Its token is stored after all, or its guest was erased."""
+        """Delete a discard, because its token is stored after all or its guest was erased."""
         ...
 
     def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
         """Return the tokens that are yet to be discarded at a merchant account.
 
-        Does not lock them.
+        The discards are not locked.
         """
         ...
 
     def of_guest(self, psp_account: PspAccount, reference: GuestReference) -> Sequence[Discard]:
-        """Return the discards of a guest at a PSP, done or not. Does not lock them."""
+        """Return the discards of a guest at a PSP, done or not. They are not locked."""
         ...
 
     def remove_unreadable(

@@ -28,10 +28,10 @@ from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.storage import Storage, WriteUnit, do_due
 
 STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreement.REPLACED)
-"""The reasons that a shop may state."""
+"""The reasons for the end of an agreement that a shop may state."""
 EXPECTED_REASON: Final = f"one of {', '.join(STATED)}"
 MAX_PER_CALL: Final = 100
-"""How many agreements one call ends at most, because the worker's other tasks wait meanwhile."""
+"""The maximum number of agreements that one call ends, because the worker's other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ IMPORTED: Final = "imported"
 IMPORTS_PER_MINUTE: Final = 50
 """The part of READINGS_PER_MINUTE that an import may use. The rest is for changes by banks."""
 EARLIEST_YEAR: Final = 2000
-"""The earliest year of a consent. PSPs did not store cards before it."""
+"""The earliest year of a consent. PSPs did not store cards before that year."""
 _WORD: Final = re.compile(r"[!-~]{1,255}")
 
 
@@ -50,7 +50,8 @@ _WORD: Final = re.compile(r"[!-~]{1,255}")
 class BroughtCard:
     """A card stored at a PSP, with the consent that the guest gave before the import.
 
-    `consent_text` is in `consent_language`. It is None if the text is kept elsewhere.
+    `consent_text` is the text in the language `consent_language`, or None if the text is kept
+    elsewhere.
     """
 
     guest_id: GuestId
@@ -99,7 +100,7 @@ class BroughtCard:
 
     @property
     def id(self) -> str:
-        """A key for the card, because a token can be stored once for each center."""
+        """A key for the card at its center. The same token can be stored once at each center."""
         return f"{self.provider}/{self.merchant_account}/{self.center_id}/{self.token}"
 
     @property

@@ -18,14 +18,14 @@ from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
 MAX_UNITS: Final = 10
-"""The maximum number of units that one call commits. All cards of a month are due on the same day,
-and other events wait meanwhile.
+"""The maximum number of units that one call commits. The notices of all cards that expire in a
+month are due on the same day, and other events wait during a call.
 """
 LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
-"""For how long an account that cannot be decoded is postponed, so that it does not stay first in the
-queue.
+"""How long the notice of an account that cannot be decoded is postponed, so that the account does
+not stay first in the queue.
 """
 
 

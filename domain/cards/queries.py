@@ -34,9 +34,9 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork
 class AccountForCaller:
     """A payment account, and whether the caller may see the values that a payment needs.
 
-    For a caller that may, `agreements` are the agreements that allow charges now, oldest first.
-    `charge_as` is the reason that a charge under any of them states to the bank. `currency` is the
-    currency of the merchant account (ISO 4217), or None if it is not set.
+    If the caller may see them, `agreements` are the agreements that allow charges now, oldest
+    first. `charge_as` is the reason that a charge under any of them states to the bank. `currency`
+    is the currency of the merchant account (ISO 4217), or None if it is not set.
     """
 
     account: Account
@@ -50,9 +50,9 @@ class AccountForCaller:
 class ReadAccount:
     """Use case: return a guest's active payment account.
 
-    Callers that may use cards also see its payment reference. Raises UserNotAuthorized. Raises
-    PaymentAccountNotFound if the guest has no such active account at a center that the caller may
-    see.
+    Callers that may use cards also see the account's payment reference. Raises UserNotAuthorized.
+    Raises PaymentAccountNotFound if the guest has no such active account at a center that the
+    caller may see.
     """
 
     needs = MAY_VIEW_CARDS

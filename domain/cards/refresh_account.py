@@ -1,4 +1,4 @@
-"""Read cards on file at their PSP, because a bank may have reissued a card, or a card may be gone."""
+"""Read cards on file at their PSP, to find cards that a bank has reissued or that are gone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RefreshAccount:
 
     A reading is applied only if it is newer, by the PSP's clock, than the stored state, which is
     locked for the comparison. A change causes an event. If the PSP does not respond, the account is
-    read later. If the PSP cannot read cards, the account waits.
+    read later. If the PSP cannot read cards, the account is only scheduled for the next reading.
 
     An account is removed if its merchant account is closed, or if its PSP has not known it for a
     week, unless the keys may be wrong. After the commit, `log_lost` is called with the removed

@@ -1,4 +1,4 @@
-"""What a reading of a card at its PSP changes in its account."""
+"""The changes to an account that follow from a reading of its card at the PSP."""
 
 from __future__ import annotations
 

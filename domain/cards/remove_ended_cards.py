@@ -16,7 +16,7 @@ from domain.storage import Storage, WriteUnit, do_due
 AGREEMENT_ENDED: Final = "agreement_ended"
 """The reason in the event `account.removed`."""
 MAX_PER_CALL: Final = 100
-"""How many cards one call removes at most, because the worker's other tasks wait meanwhile."""
+"""The maximum number of cards that one call removes, because the worker's other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class RemoveEndedCards:
         try:
             account, others = lock_account(unit, found)
         except PaymentAccountNotFound:
-            # The card was removed meanwhile, or moved to another guest. The next call finds it
-            # there.
+            # The card was removed meanwhile, or moved to another guest. In that case, the next call
+            # finds the card there.
             return
         now = self.clock.now()
         if account.keep_until is not None and account.keep_until < now:

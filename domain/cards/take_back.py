@@ -1,4 +1,7 @@
-"""Remove a card for its guest, or withdraw the consent, with regard to the card's bookings."""
+"""Remove a card at the request of its guest, or withdraw the guest's consent.
+
+A card that guarantees bookings may have to stay on file for them.
+"""
 
 from __future__ import annotations
 

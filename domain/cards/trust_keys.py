@@ -16,9 +16,11 @@ class TrustKeys:
     """Use case: forget the stored merchant identity, because the first keys were wrong.
 
     Only operators call it. At the next call to the PSP, the PSP reports the identity of the present
-    keys, which is then stored. Raises InvalidField if the identity was not stored by this
-    installation. Raises it also if the merchant account has cards on file or tokens to discard,
-    because other keys could not charge or discard them.
+    keys, which is then stored.
+
+    Raises InvalidField if the identity was not stored by this installation. Also raises
+    InvalidField if the merchant account has cards on file or tokens to discard, because other keys
+    could not charge or discard them.
     """
 
     storage: Storage

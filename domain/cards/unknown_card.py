@@ -17,8 +17,8 @@ from domain.outside import Clock
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
 MAX_UNKNOWN: Final = 10
-"""How many unknown cards of a merchant account are removed in a day at most, unless an operator
-confirms the keys.
+"""The maximum number of unknown cards of a merchant account that are removed in a day, unless an
+operator confirms the keys.
 """
 DAY: Final = timedelta(days=1)
 WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)

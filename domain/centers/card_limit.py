@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Counted(StrEnum):
-    """What a limit counts."""
+    """The things that a limit can count."""
 
     SESSIONS = "sessions"
     REFUSED_CARDS = "refused cards"
@@ -50,7 +50,7 @@ class CardLimit:
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 
     def times(self, factor: int) -> CardLimit:
-        """Return this limit, multiplied by a factor."""
+        """Return this limit with `at_most` multiplied by a factor."""
         return replace(self, at_most=self.at_most * factor)
 
 

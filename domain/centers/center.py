@@ -54,9 +54,10 @@ def parse_center_id(value: object) -> CenterId:
 
 
 def parse_only_center(center_ids: Sequence[str]) -> CenterId | None:
-    """Parse the values of the query parameter `center_id`, and return the center id or None.
+    """Parse the values of the query parameter `center_id`, which may be given once.
 
-    Raises InvalidCenterId, also for more than one value.
+    Return the center id, or None if there is no value. Raises InvalidCenterId for an invalid id and
+    for several values.
     """
     if len(center_ids) > 1:
         raise InvalidCenterId

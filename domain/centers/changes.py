@@ -16,7 +16,7 @@ Record = TypeVar("Record", bound=_Dataclass)
 def changes(
     record_type: type[Record], before: Record | None, after: Record | None
 ) -> dict[str, str]:
-    """Return the fields that differ, each with its old and new value in words, such as `no → yes`."""
+    """Return the fields that differ, each with its old and its new value, such as `no → yes`."""
     olds, news = in_words(record_type, before), in_words(record_type, after)
     return {name: f"{old} → {news[name]}" for name, old in olds.items() if old != news[name]}
 

@@ -66,7 +66,8 @@ class Missing(Enum):
 def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
     """Return what this installation lacks to take cards for a merchant account.
 
-    Return None if nothing is missing. `CLOSED` is never returned.
+    Return None if nothing is missing. The result is never `CLOSED`, because only the stored records
+    show whether an account is closed.
     """
     psp = psps.get(account.provider)
     if psp is None:
@@ -127,7 +128,7 @@ class ConfigurePayments:
     """Use case: change the payment configuration of a center, or remove it.
 
     Fields that are not in `named` stay unchanged. If `named` is None, the center stops taking
-    cards. Existing sessions keep their copy of the configuration. May be called more than once.
+    cards. Existing sessions keep their own copy of the configuration. May be called more than once.
 
     Raises:
 

@@ -37,7 +37,7 @@ _MERCHANT_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class CardsPerGuest(StrEnum):
-    """How many active cards a guest may have at one center."""
+    """The number of active cards that a guest may have at one center."""
 
     ONE = "one"
     MANY = "many"
@@ -54,7 +54,7 @@ class GuestRemoval(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentConfiguration:
-    """How a center takes cards. Each session keeps a copy from the time when it was created.
+    """How a center takes cards. Each session keeps a copy of the configuration at its creation.
 
     Links and addresses:
 
@@ -223,8 +223,8 @@ def changed(
 ) -> PaymentConfiguration:
     """Return `before` with the changes in `named`, which maps names to unparsed values.
 
-    Other fields keep their values. If `before` is None, they have their defaults, and `named` must
-    contain a provider. Raises InvalidField.
+    Other fields keep their values. If `before` is None, the other fields have their defaults, and
+    `named` must contain a provider. Raises InvalidField.
     """
     if before is None:
         if "provider" not in named:
@@ -260,8 +260,8 @@ def parse_authentication(value: object) -> Authentication | None:
 def parse_link_minutes(value: object, *, at_most: int) -> int | None:
     """Parse the link_minutes that a client sent, or return None if it is absent.
 
-    Raises InvalidField for anything but an integer from 15 to `at_most`, including `true`, `60.0`
-    and `"60"`.
+    The value must be an integer from 15 to `at_most`. Raises InvalidField for any other value,
+    including `true`, `60.0` and `"60"`.
     """
     if value is None:
         return None

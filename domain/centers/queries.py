@@ -76,7 +76,7 @@ class ReadCenter:
 def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
     """Return whether a center takes agreements.
 
-    For that, it needs an English text about bookings.
+    It does if it has an English text about bookings.
     """
     return any(text.language == DEFAULT_LANGUAGE for text in unit.reservation_texts.of(center.id))
 

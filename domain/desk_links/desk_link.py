@@ -12,7 +12,7 @@ from domain.permissions import Caller
 
 MAX_LABEL_LENGTH: Final = 40
 MAX_DESK_LINKS: Final = 20
-"""How many desk links a session can have at most."""
+"""The maximum number of desk links of a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

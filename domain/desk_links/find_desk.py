@@ -25,7 +25,10 @@ class DeskLinkUnknown(Exception):
 
 
 class DeskLinkStopped(Exception):
-    """The desk link has ended, because its maker's access token is revoked or has expired."""
+    """The desk link has ended, because its access token is revoked or has expired.
+
+    A link that was made with a token of an identity provider ends after PROVIDED_TOKENS_LAST.
+    """
 
 
 def find_desk(unit: UnitOfWork, secret: str, now: datetime) -> tuple[DeskLink, Caller, CardSession]:

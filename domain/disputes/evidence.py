@@ -100,7 +100,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedEnd:
-    """How and when an agreement ended according to the shop. `at` is null if it gave no time."""
+    """How and when an agreement ended according to the shop.
+
+    `at` is null if the shop gave no time.
+    """
 
     reason: str
     at: datetime | None

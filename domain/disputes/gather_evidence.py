@@ -35,7 +35,7 @@ from domain.storage import UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherEvidence:
-    """Step: gather the evidence about a card from the stored records, even if it was removed.
+    """Step: gather the evidence about a card from the stored records, even if the card was removed.
 
     `base_url` is the address at which guests reach this service. After an erasure, the evidence
     contains neither the guest's name and email address nor the client's names for the bookings.
@@ -209,7 +209,7 @@ def _event(unit: UnitOfWork, delivery: EventDelivery) -> EventTold:
         event_id=delivery.event.event_id,
         type=delivery.event.type,
         occurred_at=delivery.event.occurred_at,
-        # Without the path, which may contain a secret of the shop.
+        # The path is left out, because it may contain a secret of the shop.
         to=redirect_origin(endpoint.url) if endpoint else None,
         delivery=delivery.status,
         attempted_at=delivery.attempted_at,

@@ -33,8 +33,8 @@ class TooManyEndpoints(Exception):
 class AddEventEndpoint:
     """Use case: add an endpoint, and return it with the secret that signs its events.
 
-    The endpoint receives events of these types that occur from now on. `centers` contains the ids
-    of the centers whose events it receives; None means all centers. `may_be_http` is set if the
+    The endpoint receives events of the given types that occur from now on. `centers` contains the
+    ids of the centers whose events it receives; None means all centers. `may_be_http` is set if the
     service runs on a loopback address. Raises InvalidField, CenterNotFound or TooManyEndpoints.
 
     Only operators may add endpoints. If clients chose the addresses, they could make this service

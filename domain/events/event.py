@@ -31,7 +31,9 @@ from domain.redirects import redirect_origin
 from domain.retries import Waiting
 
 MAX_ENDPOINTS: Final = 50
-"""How many endpoints there can be: the worker has one thread for each, so that no endpoint waits."""
+"""The maximum number of endpoints. The worker has a thread for each endpoint, so that no endpoint
+waits for another.
+"""
 
 WAITS: Final = (
     timedelta(seconds=30),
@@ -58,7 +60,7 @@ GONE: Final = 410
 
 
 class EventType(StrEnum):
-    """What has happened."""
+    """The types of events."""
 
     ACCOUNT_STORED = "account.stored"
     ACCOUNT_RENEWED = "account.renewed"
@@ -208,10 +210,11 @@ class Secrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventEndpoint:
-    """An address that receives events of certain types and centers. `centers` may be None for all.
+    """An address that receives events of certain types at certain centers.
 
-    An endpoint does not receive events after it was removed, or disabled because it responded 410.
-    `types` may contain types that a newer release stored and this release does not know.
+    `centers` is None for all centers. An endpoint does not receive events after it was removed, or
+    disabled because it responded 410. `types` may contain types that a newer release stored and
+    this release does not know.
     """
 
     endpoint_id: EndpointId
@@ -386,7 +389,7 @@ class EventDeliveries(Protocol):
     def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         """Return the deliveries of events about a guest, oldest first.
 
-        Slow, because it reads every delivery.
+        This is slow, because every delivery is read.
         """
         ...
 
@@ -405,14 +408,14 @@ class EventDeliveries(Protocol):
     def last_successes(self) -> Mapping[EndpointId, datetime]:
         """Return when each endpoint last accepted an event.
 
-        Slow, because it reads every delivery.
+        This is slow, because every delivery is read.
         """
         ...
 
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
         """Return the deliveries of a session's events that occurred since `since`, oldest first.
 
-        Deliveries that cannot be decoded are left out. Does not lock the deliveries.
+        Deliveries that cannot be decoded are left out. The deliveries are not locked.
         """
         ...
 
@@ -461,8 +464,8 @@ class EventDeliveries(Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete deliveries of old events, a limited number per call; return how many were deleted.
 
-        The events occurred earlier than `before`, and the deliveries have no further attempts. The
-        deliveries of a session's events are kept while the session's agreement is stored, unless
-        the guest was erased.
+        A delivery is old if its event occurred earlier than `before`. It is deleted only if no
+        further attempt is due. The deliveries of a session's events are kept while the session's
+        agreement is stored, unless the guest was erased.
         """
         ...

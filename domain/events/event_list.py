@@ -15,7 +15,7 @@ from domain.identifiers import CenterId, EventId, GuestId
 EXPECTED_POSITION: Final = "the `next` of an earlier response, given once"
 
 MAX_NUMBERED: Final = 1_000
-"""How many events one unit of work numbers at most, so that the unit is short."""
+"""The maximum number of events that are numbered in one unit of work, so that the unit is short."""
 
 _POSITION = re.compile(r"0|([1-9][0-9]{0,15})-([0-9a-f]{8})")
 
@@ -69,7 +69,7 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events to list. `centers` is None for all centers; `types` is empty for all types."""
+    """The events to list. `centers` is None for all centers, and `types` is empty for all types."""
 
     centers: frozenset[CenterId] | None = None
     types: Collection[EventType] = ()
@@ -92,7 +92,10 @@ class Events(Protocol):
         ...
 
     def naming(self, guest_id: GuestId) -> Sequence[Event]:
-        """Return the events about a guest, oldest first. Slow, because it reads every event."""
+        """Return the events about a guest, oldest first.
+
+        This is slow, because every event is read.
+        """
         ...
 
     def is_any_unnumbered(self) -> bool:

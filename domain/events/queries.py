@@ -16,7 +16,9 @@ from domain.permissions import MAY_READ_EVENTS, Caller
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 LOOKED_AT: Final = 10_000
-"""How many events one call examines at most, so that a filter with few matches is not slow."""
+"""The maximum number of events that one call examines, so that a filter with few matches is not
+slow.
+"""
 
 _SINCE: Final = (0, 3)
 """The first release that lists every event."""

@@ -19,7 +19,8 @@ from domain.outside import Clock
 from domain.storage import AlreadyStored, RecordUnreadable, Storage, WriteUnit
 
 EVENTS_AT_ONCE: Final = 100
-"""How many events one unit of work replays, so that requests do not wait long for the unit.
+"""The number of events that one unit of work replays. It is small, so that requests do not wait
+long for the unit.
 """
 
 
@@ -54,7 +55,7 @@ class ReplayEvent:
 
 
 class Replayed(NamedTuple):
-    """How many events were replayed, and how many deliveries became due for them."""
+    """The numbers of replayed events, and of their deliveries that became due."""
 
     events: int
     deliveries: int

@@ -30,11 +30,11 @@ class PutGuest:
     """Use case: create the guest with this id, or update it.
 
     Creating a guest requires the permission `guests:add`, and changing a guest `guests:edit`. A
-    repeated request changes nothing, and requires either of them. Guests do not belong to centers,
-    so a caller that is limited to centers may neither create nor change a guest.
+    repeated request changes nothing, and requires either of these permissions. Guests do not belong
+    to centers, so a caller that is limited to centers may neither create nor change a guest.
 
-    With `versions`, the guest is stored only if the stored guest has one of these versions. For
-    this, the caller must also be allowed to read guests.
+    With `versions`, the guest is stored only if the stored guest has one of these versions. The
+    caller must then also be allowed to read guests.
 
     Raises UserNotAuthorized, GuestIdNotUsable or InvalidField. Raises GuestNotFound if the guest
     was erased, and PreconditionFailed if the stored guest has another version or does not exist.

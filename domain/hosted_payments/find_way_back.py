@@ -39,8 +39,9 @@ class WayBack:
 
     The page itself:
 
-    - `language` is the language of the page. `negotiated` means that the browser decides it.
-    - `consent` is the text to which the guest must agree before the PSP's page, or None.
+    - `language` is the language of the page. `negotiated` means that the languages of the browser
+      determine it.
+    - `consent` is the text to which the guest must agree before the PSP's page opens, or None.
       `agreement` is shown instead if the card guarantees a booking.
     - `card` is the card on file that the guest may use for the booking, or None. `card_name` is its
       name in the form, and `another_card_uri` leads to the same page without this card.

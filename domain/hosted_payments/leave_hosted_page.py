@@ -32,7 +32,7 @@ class ReturnFromHostedPage:
 
     First, the return is stored, together with the query parameters that the PSP's adapter needs;
     other parameters are ignored. The worker settles the session later if that is not possible now,
-    or if a browser caused a question to the PSP about the session less than 2 seconds ago.
+    or if a browser caused a call to the PSP about the session less than 2 seconds ago.
 
     If the center did not accept the card, a browser that opened the link is redirected to the link,
     where the guest reads the reason. Any other browser is redirected to the stored redirect_uri.
@@ -67,7 +67,7 @@ class ReturnFromHostedPage:
         return session.redirect_uri
 
     def _is_to_read_why(self, session: CardSession, key: str | None) -> bool:
-        """Return whether this browser must show why the card was not accepted."""
+        """Return whether this browser must show the guest why the card was not accepted."""
         has_opened = session.link_key in (None, key)
         is_told = session.not_accepted is not None and session.has_link(self.clock.now())
         return has_opened and is_told

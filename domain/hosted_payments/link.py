@@ -65,7 +65,7 @@ class HostedLinks:
     def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
         """Return the address of a center's logo, or None if the center has no logo.
 
-        Each logo has another address, so that browsers do not show a former logo.
+        Each logo has a different address, so that browsers do not show a former logo.
         """
         if logo is None:
             return None
@@ -153,7 +153,7 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
     """Return whether an earlier release may have returned the session's link without its key.
 
     This can happen during an upgrade, if a process of the earlier release handles a repeated
-    add-card or a request for the session. It is assumed if such a process has started a session at
+    add-card or a request for the session. Return True if such a process has started a session at
     about the same time.
     """
     with storage.read() as unit:

@@ -122,7 +122,8 @@ class OpenHostedPage:
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
         """Record that the PSP will be asked about the page.
 
-        Return False if that is not needed, or not allowed because it was asked recently.
+        Return False if the PSP need not be asked, or must not be asked because it was asked
+        recently.
         """
         return (
             session.attempt is not None
@@ -134,7 +135,8 @@ class OpenHostedPage:
     def _with_page(self, session: CardSession) -> CardSession:
         """Return the session with a page for its attempt.
 
-        There is no page if the PSP refuses to create it. Raises ProviderUnavailable.
+        The returned session has no page if the PSP refuses to create a page. Raises
+        ProviderUnavailable.
         """
         if session.is_settled or not session.current_attempt.is_unanswered:
             return session
@@ -170,9 +172,9 @@ class OpenHostedPage:
         """Return the session with an unfinished attempt, which is stored before the PSP is called.
 
         If cardonfile's own page asks for consent, the guest's click is stored with the attempt. The
-        guest must agree in each browser, and the latest click applies. If the PSP has not answered
-        about the attempt yet, a question is recorded, and `_with_page` then asks it. A session that
-        another process has settled in the meantime is returned unchanged.
+        guest must agree in each browser, and the latest click applies. If the PSP has not responded
+        about the attempt yet, this records that the PSP will be asked, and `_with_page` then asks
+        the PSP. A session that another process has settled in the meantime is returned unchanged.
 
         Raises PageUnderWay while another request is asking the PSP. The click is stored before
         that, because after a double click the browser keeps the cookie of the second request.

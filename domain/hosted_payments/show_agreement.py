@@ -107,7 +107,10 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
 
 
 def name_of(card: Account) -> str:
-    """Return the name of a card in the page's form. It contains its id and what the guest reads."""
+    """Return the name of a card in the page's form: its id, its brand and its last four digits.
+
+    The name differs if the card has changed since the guest read the page.
+    """
     return f"{card.account_id} {card.card_logo} {card.last_four}"
 
 

@@ -33,7 +33,8 @@ class RecognizeOrigin:
     def __call__(self, *, claims: bool = False) -> None:
         """Raise AnotherOrigin if the records belong to another origin.
 
-        If no origin is stored yet and `claims` is set, this public origin is stored permanently.
+        If no origin is stored yet and `claims` is set, the public origin of this process is stored
+        permanently.
         """
         with self.storage.read() as unit:
             stored = unit.installations.get().origin

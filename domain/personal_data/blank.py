@@ -23,7 +23,8 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
     of its page, the evidence and `redirect_uri`. Return whether all sessions are over. May be
     called more than once. The caller commits the unit.
     """
-    # Each call removes the guest, because PostgreSQL may store the guest during the erasure.
+    # Each call removes the guest, because a request may store the guest on PostgreSQL during the
+    # erasure.
     unit.guests.remove(guest_id)
     unit.portal_sessions.remove(guest_id)
     are_over = unit.sessions.blank_unreadable(guest_id, now)

@@ -12,7 +12,7 @@ from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
-"""How long a request may still run that read the guest before the erasure."""
+"""The maximum time that a request which read the guest before the erasure may still run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +106,13 @@ class Erasures(Protocol):
         ...
 
     def merged_into(self, guest_id: GuestId) -> Sequence[GuestId]:
-        """Return the guests who were merged into a guest, sorted by id. Does not lock them."""
+        """Return the guests who were merged into a guest, sorted by id, without locking them."""
         ...
 
     def last_merge_into(self, guest_id: GuestId) -> datetime | None:
         """Return when another guest was last merged into a guest, or None.
 
-        Does not lock the erasure.
+        The erasure is not locked.
         """
         ...
 

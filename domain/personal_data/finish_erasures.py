@@ -29,8 +29,8 @@ from domain.sessions.session import CardSession
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 MAX_PER_CALL: Final = 5
-"""How many erasures one call handles at most. PSPs are asked one after the other, and the worker's
-other tasks wait meanwhile.
+"""The maximum number of erasures that one call handles. PSPs are asked one after the other, and the
+worker's other tasks wait during a call.
 """
 
 
@@ -47,8 +47,8 @@ class FinishErasures:
     the guest who stayed. Both guests are also added to `file`, in case the process that merged them
     died before it could do so.
 
-    Work that is not possible yet is scheduled for the time when it will be. The waits grow only if
-    a PSP refuses, is unavailable or does not know the guest.
+    Work that is not possible yet is scheduled for the time when it will be possible. The waits grow
+    only if a PSP refuses, is unavailable or does not know the guest.
 
     May be called at any time, also by several processes at once. If an erasure fails, the others
     are still tried, and then ServiceUnavailable or RecordUnreadable is raised.

@@ -13,12 +13,14 @@ from domain.identifiers import CallerName, CenterId, GuestId
 PortalId = NewType("PortalId", str)
 
 MAX_PORTAL_SESSIONS: Final = 20
-"""How many portal sessions can be opened for a guest and a center in 24 hours.
+"""The maximum number of portal sessions that can be opened for a guest and a center in 24 hours.
 
-They are counted for each center, so that one shop's form cannot use up the links of another shop.
+They are counted for each center, so that one shop cannot use up the links of another shop.
 """
 MAX_VISITS: Final = 20
-"""How many visits a portal session can have at the same time. A further visit ends the oldest."""
+"""The maximum number of visits that a portal session has at the same time. A further visit ends the
+oldest.
+"""
 VISITS_LAST: Final = timedelta(hours=1)
 KEPT_FOR: Final = timedelta(days=7)
 """How long a portal session is stored, so that an expired link can show advice."""
@@ -40,10 +42,10 @@ class PortalSession:
     """A link to a guest's own page at a center.
 
     `caller` made the link with an access token. `secret_hash` is the SHA-256 of the link's secret
-    in hexadecimal, and `access_token_hash` is that of the access token. `shows_guest` tells whether
-    the caller may read guests: if so, the page shows the guest's masked name and email address.
-    Several browsers may use the link until `expires_at`. `return_uri` leads back to the shop.
-    `locale` is the requested language, or `auto` for the browser's language.
+    in hexadecimal, and `access_token_hash` is that of the access token. `shows_guest` is whether
+    the caller may read guests. If it is set, the page shows the guest's masked name and email
+    address. Several browsers may use the link until `expires_at`. `return_uri` leads back to the
+    shop. `locale` is the requested language, or `auto` for the browser's language.
     """
 
     portal_id: PortalId
@@ -84,7 +86,7 @@ class PortalSessions(Protocol):
         ...
 
     def get(self, portal_id: PortalId) -> PortalSession | None:
-        """Return the portal session, or None. Does not lock it, even in a write unit."""
+        """Return the portal session, or None. It is not locked, even in a write unit."""
         ...
 
     def with_secret(self, secret_hash: str) -> PortalSession | None:

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 MAX_EVIDENCE: Final = 50
-"""How many pieces of evidence of each origin a session can have at most.
+"""The maximum number of pieces of evidence of each origin that a session can have.
 
-Forged returns therefore cannot displace webhooks.
+The origins are counted separately, so that forged returns cannot displace webhooks.
 """
 
 

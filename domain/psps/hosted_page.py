@@ -35,7 +35,7 @@ class Consent:
     def digest(self) -> str:
         """A hash of the text.
 
-        The form on cardonfile's page sends it to state what was agreed to.
+        The form on cardonfile's page sends the hash to state what the guest agrees to.
         """
         return sha256(f"{self.version}\n{self.language}\n{self.text}".encode()).hexdigest()
 
@@ -47,7 +47,7 @@ several pages, one after the other.
 
 
 class Prefill(StrEnum):
-    """Which details a page is filled in with: the guest's, only `billing_info`, or none."""
+    """The details with which a page is filled in: the guest's, only `billing_info`, or none."""
 
     GUEST = "guest"
     BILLING = "billing"
@@ -87,7 +87,8 @@ class HostedPageRequest:
     - `center_id` is None in a request that an earlier release stored.
     - `live_until` is the time until which the page must live at least. It is at most 24 hours after
       `begun_at`, unless the PSP's minimum lifetime is longer.
-    - `redirect_origin` is the origin to which the guest gets from the return and cancel addresses.
+    - `redirect_origin` is the origin to which the return and cancel addresses finally redirect the
+      guest.
     - `color` is the center's color, such as `#1d4f91`. White text is readable on it.
     - `logo_uri` is the address of the center's logo, which ends in `.png` or `.webp`.
     - `refuse_funding` contains the kinds of cards that the center does not accept. The page says so
@@ -133,7 +134,7 @@ class HostedPageRequest:
 
     @property
     def prefill(self) -> Prefill:
-        """Which details the page is filled in with."""
+        """The details with which the page is filled in."""
         if self.guest_name:
             return Prefill.GUEST
         return Prefill.BILLING if self.billing_info else Prefill.NOTHING
@@ -193,8 +194,8 @@ class PageAttempt:
         """Return when the guest agreed to the storing of the card collected at `collected_at`.
 
         Return None if the PSP's page shows the consent. If the guest last agreed after the card was
-        collected, the guest agreed in another browser and for another card. Then return the time
-        when the guest first agreed.
+        collected, the guest agreed in another browser and for another card. In this case, return
+        the time when the guest first agreed.
         """
         is_later = self.agreed_at is not None and self.agreed_at > collected_at
         return self.first_agreed_at if is_later and self.first_agreed_at else self.agreed_at
@@ -292,9 +293,9 @@ class CardCollected(RefusalsOnPage):
 class NoCardCollected(RefusalsOnPage):
     """The PSP has stored something that can be charged, but that cannot be kept on file.
 
-    Either it is not a card but, for example, a bank account. Or it is a card, but the PSP leaves
-    out a field that must be stored, such as the expiry date. Then `missing` is the PSP's name of
-    that field, one word. The page is over. `token` is never stored, and must be discarded.
+    It is either something other than a card, such as a bank account, or a card without a field that
+    must be stored, such as the expiry date. In the second case, `missing` is the PSP's name of that
+    field, which is one word. The page is over. `token` is never stored, and must be discarded.
     """
 
     guest_reference: GuestReference

@@ -77,7 +77,8 @@ class AddCard:
     - InvalidField (link_minutes, locale, reference, authentication, agreement)
     - IdempotencyKeyInvalid or IdempotencyKeyReused, AgreementReferenceUsed
     - GuestIdNotUsable or GuestNotFound, PaymentConfigurationNotDone
-    - with an agreement, ConsentNotSet or TooManyAgreements; without one, CenterKeepsOneCard
+    - with an agreement, ConsentNotSet or TooManyAgreements; without an agreement,
+      CenterKeepsOneCard
     - InvalidField if the center's PSP cannot require authentication
     - BillingInfoRequired or IncorrectBillingAddress, CardLimitReached
     """

@@ -33,9 +33,9 @@ class EarlierPage:
 
     @classmethod
     def of(cls, session: CardSession) -> EarlierPage:
-        """Return the session's current page as an earlier page, because another will replace it.
+        """Return the session's current page as an earlier page.
 
-        The session must have a page.
+        Another page will replace the current page of the session, which must have a page.
         """
         attempt = session.current_attempt.without_personal_data()
         return cls(

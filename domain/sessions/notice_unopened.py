@@ -13,17 +13,17 @@ from domain.sessions.session import CardSession, half_of_life
 from domain.storage import Storage, WriteUnit, do_due
 
 MAX_PER_CALL: Final = 100
-"""How many sessions one call examines at most, because the worker's other tasks wait meanwhile."""
+"""The maximum number of sessions that one call examines, because the worker's other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeUnopened:
     """Use case: note `session.unopened` for links that are unopened after half of their lifetime.
 
-    Each session has the event at most once, because the same commit clears its `unopened_at`. A
-    late call still notes the event, unless the link has ended. Sessions from an earlier release
-    lack `unopened_at`, so the time is computed. May be called at any time, also by several
-    processes at once. Raises ServiceUnavailable.
+    The event is noted at most once for each session, because the same commit clears its
+    `unopened_at`. A late call still notes the event, unless the link has ended. Sessions from an
+    earlier release lack `unopened_at`, so the time is computed. May be called at any time, also by
+    several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage

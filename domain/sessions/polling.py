@@ -74,7 +74,7 @@ class PolledSession(EndingSession):
         return self.attempt is not None and self.attempt.request.idempotency_key == key
 
     def waits_for_page_of(self, earlier: Self) -> bool:
-        """Return whether the page that was requested in `earlier` is still not created.
+        """Return whether the page that was requested in `earlier` has still not been created.
 
         `earlier` is a former state of the session. It does not matter whether the guest has agreed
         in another browser since then.
@@ -232,12 +232,12 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Return the session after a browser has caused a question to the PSP, which now runs.
+        """Return the session with a running question to the PSP, which a browser has caused.
 
         Return None if no question is allowed now, or if the session is settled. Only one question
-        runs at a time, and 2 seconds must pass between an answer and the next question. So a link
-        that is opened in a loop does not use up the capacity for other guests. An `ask_again_at`
-        far in the future comes from a wrong clock and is ignored.
+        runs at a time, and 2 seconds must pass between an answer and the next question. A link that
+        is opened in a loop therefore does not use up the capacity for other guests. An
+        `ask_again_at` far in the future comes from a wrong clock and is ignored.
         """
         if self._is_early(now) or self.is_settled:
             return None

@@ -77,8 +77,9 @@ class AddCardRequest:
     ) -> RequestedSession:
         """Parse all values but the center id, in the order of the result's fields.
 
-        `decimals_of` is that of `LocaleFormats`. Raises the refusal for the first invalid value:
-        RedirectUriRequired, RedirectUriInvalid, InvalidSource, BillingInfoInvalid or InvalidField.
+        `decimals_of` is `LocaleFormats.decimals_of`. Raises the refusal for the first invalid
+        value: RedirectUriRequired, RedirectUriInvalid, InvalidSource, BillingInfoInvalid or
+        InvalidField.
         """
         allowed = configuration.redirect_origins if configuration else ()
         longest = configuration.max_link_minutes if configuration else MAX_LINK_MINUTES

@@ -47,13 +47,15 @@ from domain.sessions.request import RequestedSession
 from domain.sessions.result import CountedBy, CountedResult
 
 MAX_ATTEMPTS: Final = 20
-"""How many pages a session may have on each day of its link. The number is limited because each page
-may prolong the session, and every session must end.
+"""The maximum number of pages of a session on each day of its link. The number is limited because
+each page may prolong the session, and every session must end.
 """
 
 DAY: Final = timedelta(days=1)
 TIME_TO_TYPE: Final = timedelta(hours=1)
-"""How long before the link becomes old a new page may still contain the guest's details."""
+"""The time that a guest needs to type in a card. A page that is created less than this time before
+the link becomes old does not contain the guest's details.
+"""
 
 TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "billing_info": None,
@@ -63,8 +65,8 @@ TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
     "browsers": None,
     "replaces": None,
 }
-"""The fields that an erasure clears at once, with their cleared values. Any: each field has its own
-type.
+"""The fields that an erasure clears at once, with their cleared values. The type is Any because
+each field has its own type.
 """
 NEEDED_UNTIL_OVER: Final[dict[str, Any]] = {"redirect_uri": "", "link_key": None}
 """The fields that an erasure clears once the session is over, apart from `attempt`, whose consent
@@ -75,7 +77,7 @@ stays.
 def half_of_life(created_at: datetime, expires_at: datetime) -> datetime:
     """Return the time at which half of a link's lifetime is over.
 
-    `expires_at` must be that of a link that was not opened, because a page may prolong it.
+    The link must not have been opened yet, because a page may prolong `expires_at`.
     """
     return created_at + (expires_at - created_at) / 2
 
@@ -291,13 +293,13 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def with_link_key(self, link_key: LinkKey) -> CardSession | None:
-        """Return the session whose link has this key, or None. Does not lock it."""
+        """Return the session whose link has this key, or None. The session is not locked."""
         ...
 
     def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
         """Return whether a session without a key was started between two times.
 
-        Only earlier releases start such sessions. Does not lock them.
+        Only earlier releases start such sessions. They are not locked.
         """
         ...
 
@@ -325,13 +327,13 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def open_of(self, caller: CallerName) -> Sequence[TokenId]:
-        """Return a caller's open sessions that are not cancelled. Does not lock them."""
+        """Return a caller's open sessions that are not cancelled. The sessions are not locked."""
         ...
 
     def without_agreement(self, *, since: datetime) -> Sequence[TokenId]:
         """Return the sessions for a booking that stored a card without its agreement, oldest first.
 
-        Only sessions that ended after `since` are returned. Does not lock them.
+        Only sessions that ended after `since` are returned. The sessions are not locked.
         """
         ...
 
@@ -339,15 +341,15 @@ class CardSessions(WorkAtPsps, Protocol):
         """Return at most `at_most` open sessions whose `unopened_at` has come, oldest first.
 
         Sessions from an earlier release are included; their `unopened_at` is long ago. The first
-        `skip` sessions are left out. None stands for a session that cannot be decoded. Does not
-        lock the sessions.
+        `skip` sessions are left out. None stands for a session that cannot be decoded. The sessions
+        are not locked.
         """
         ...
 
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
         """Return the sessions of a merchant account about which the PSP is still asked.
 
-        Does not lock them.
+        The sessions are not locked.
         """
         ...
 
@@ -385,8 +387,8 @@ class CardSessions(WorkAtPsps, Protocol):
         """Clear the guest's data in those sessions of the guest that cannot be decoded.
 
         Until its `expires_at`, an open session keeps the data that is needed to find its page, for
-        a release that can decode the session. Then it is ended. Consents are kept. Return whether
-        none of these sessions is open.
+        a release that can decode the session. After that time, it is ended. Consents are kept.
+        Return True if none of these sessions is open.
         """
         ...
 
@@ -408,7 +410,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def between(self, first: str, last: str, *, limit: int) -> Sequence[CardSession]:
         """Return at most `limit` sessions whose tokens are between two UUIDs, sorted by token.
 
-        Does not lock them.
+        The sessions are not locked.
         """
         ...
 
@@ -427,7 +429,7 @@ class CardSessions(WorkAtPsps, Protocol):
 
         Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant
         account, such as `fake/default`. If `by` is None, all sessions are in the group "". An open
-        session that was due before `overdue_before` counts as overdue. Every one of the sessions is
+        session that was due before `overdue_before` counts as overdue. All of these sessions are
         read.
         """
         ...
@@ -437,8 +439,9 @@ class CardSessions(WorkAtPsps, Protocol):
     ) -> DueSession | None:
         """Lease a session that is due and return it, or return None if no session is due.
 
-        A session is due from `due_at` on. A `due_at` that a wrong clock has set too late is not
-        waited for. It is too late if it is later than `latest_due` allows for the longest wait:
+        A session is due from `due_at` on. If `due_at` is later than is possible, a wrong clock has
+        set it, and the session is due at once. The latest possible time is what `latest_due`
+        returns for the longest wait:
 
         - MAX_BACKOFF while the PSP does not respond,
         - POLL_EVERY if the page is open or `expires_at` has passed,

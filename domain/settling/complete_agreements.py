@@ -1,4 +1,7 @@
-"""Add the agreements that an earlier release, which has no agreements, did not store with a card."""
+"""Add the agreements that are missing because an earlier release stored the card.
+
+The earlier release does not know agreements.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,8 @@ class CompleteAgreements:
     def _complete(self, unit: WriteUnit, token_id: TokenId) -> CardSession | None:
         """Add the agreement of one session. Return the session if its guest did not agree."""
         session = unit.sessions.get(token_id)
-        # The guest may have been erased meanwhile, or another process may have completed it.
+        # The guest may have been erased meanwhile, or another process may have completed the
+        # session.
         if session is None or session.agreement is None or session.ended_at is None:
             return None
         on_file = unit.accounts.active_at(session.guest_id, session.center_id)

@@ -72,7 +72,7 @@ class OnFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What to store after an outcome.
+    """The records to store after an outcome.
 
     - `session` replaces the current session.
     - `added` is a new account.
@@ -106,7 +106,7 @@ class Verdict:
         if self.renewed is not None:
             yield EventType.ACCOUNT_RENEWED, self.renewed
         if self.kept is not None and not self.agreements:
-            # Otherwise, the events about the agreements tell how the session ended.
+            # If there are agreements, the events about them report how the session ended.
             yield EventType.ACCOUNT_RENEWED, self.kept
 
 
@@ -319,9 +319,10 @@ def agreed_to(
     account_id: AccountId,
     agreement_ids: Sequence[AgreementId],
 ) -> Agreed:
-    """Return what the guest agreed to with `click`, or on the session's page if `click` is None.
+    """Return the consent and the agreements that the guest gave in a session.
 
-    `agreement_ids` are the ids for the agreements, one for each of the session's `bookings`.
+    The guest gave them with `click`, or on the session's page if `click` is None. `agreement_ids`
+    are the ids for the agreements, one for each of the session's `bookings`.
     """
     if click is None:
         attempt = session.current_attempt

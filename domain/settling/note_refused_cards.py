@@ -21,8 +21,8 @@ MAX_REFUSED_ON_PAGE: Final = 100
 """The maximum number of refused cards that are recorded for one page, whatever the PSP reports."""
 
 MAX_DECLINED_EVENTS: Final = 10
-"""How many `session.card_declined` a session causes at most, so that card testing does not flood
-readers.
+"""The maximum number of `session.card_declined` events that a session causes, so that card testing
+does not flood the readers of events.
 """
 
 

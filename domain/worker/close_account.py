@@ -19,7 +19,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 
 class Affected(NamedTuple):
-    """How many records of each kind wait for a merchant account, or waited until it was closed."""
+    """The numbers of unfinished records at a merchant account before the account is closed."""
 
     sessions: int
     cards: int
@@ -83,7 +83,8 @@ class CloseAccount:
             unit.commit()
 
         self.storage.transact(close)
-        # The records are read once more, because requests may have stored some until the closing.
+        # The records are read once more, because requests may have stored more records before the
+        # account was closed.
         left = self._left(psp_account)
         for token_id in left.sessions:
             # The log names records that cannot be decoded.
@@ -101,7 +102,7 @@ class CloseAccount:
     def reopen(self, psp_account: PspAccount) -> bool:
         """Allow the account to take cards again. Return whether it was closed.
 
-        What ended when the account was closed stays ended.
+        Records that ended when the account was closed stay ended.
         """
 
         def reopen(unit: WriteUnit) -> bool:

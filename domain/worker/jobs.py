@@ -1,6 +1,6 @@
 """The background worker's jobs: settle a session, discard a token, read a card, send an event.
 
-`entrypoints/worker/job_runner.py` leases the jobs and does them.
+`entrypoints/worker/job_runner.py` leases and runs the jobs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Job(Generic[Target]):
 
 
 Take: TypeAlias = Callable[[Collection[Target]], Job[Target] | None]
-"""Leases and returns the job that has been due longest, except at these targets, or None."""
+"""A function that leases and returns the job that has been due longest, or returns None. Jobs at
+the given targets are left out.
+"""
 
 
 class _Due(Protocol):
