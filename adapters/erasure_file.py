@@ -26,7 +26,9 @@ from domain.personal_data.erasure import AtPsps, ErasureFile
 
 _INTO: Final = ">"
 _END: Final = "."
-"""The last word of a line; a full disk may have cut it off. Lines of 0.2.0 have no references."""
+"""The last word of a line, which is missing if a full disk has cut off the line. It is also missing
+in lines of release 0.2.0, which contain no references.
+"""
 _REFERENCE: Final = re.compile("([^/]+)/([^/]+)/(.+)")
 
 

@@ -39,13 +39,15 @@ ALGORITHMS: Final = (
 LEEWAY_SECONDS: Final = 30
 """How far the identity provider's clock may be off."""
 ACCESS_TOKEN_TYPES: Final = frozenset({"jwt", "at+jwt"})
-"""The allowed values of an access token's header `typ`, if it has one: unspecific, or RFC 9068."""
+"""The allowed values of an access token's header `typ`, which may also be missing. RFC 9068 defines
+`at+jwt`; `jwt` does not state the purpose of the token.
+"""
 BEARER: Final = "bearer"
 """The claim `typ` of Keycloak's access tokens. Its other tokens have `ID`, `Refresh`, `Offline`,
 `Logout`.
 """
 MIN_RSA_BITS: Final = 2048
-"""RFC 7518, section 3.3."""
+"""The minimum length of an RSA key (RFC 7518, section 3.3)."""
 ALL_CENTERS: Final = "*"
 """The value in the claim of centers by which the caller may act for all centers."""
 

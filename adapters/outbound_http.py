@@ -166,7 +166,7 @@ class Connection:
         """
         connection = self._connection
         if connection is not None and connection.sock is not None and _is_readable(connection.sock):
-            # The host has closed it, or sent something unsolicited.
+            # The host has closed the connection, or has sent unsolicited bytes.
             connection.close()
         if connection is None:
             connection = (

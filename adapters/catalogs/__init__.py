@@ -2,7 +2,8 @@
 
 In a template, `t` is the catalog of the page's language: `{{ t("problem.way_back_to", center=name)
 }}`. The consent texts are legally binding. Their files `consent/<version>.<language>.txt` and
-`reservation/<version>.<language>.toml` are never changed: a new text is a file with a new version.
+`reservation/<version>.<language>.toml` are never changed. A new text is another file with a new
+version.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LANGUAGES: Final = frozenset({"ar", "de", "en", "es", "fr", "it", "nl", "pt"})
 """The languages with a catalog."""
 
 MAX_ACCEPTED: Final = 20
-"""How many languages of a header are read at most."""
+"""The maximum number of languages of a header that are read."""
 
 _FILES: Final = files(__name__)
 _WEIGHT: Final = re.compile(r"[qQ]=([01](?:\.[0-9]{0,3})?)")
@@ -34,7 +35,7 @@ _WEIGHT: Final = re.compile(r"[qQ]=([01](?:\.[0-9]{0,3})?)")
 class Catalog:
     """The texts of one language.
 
-    A key such as `form.title` names a table of its file and a text there.
+    A key such as `form.title` names a table of the language's file and a text in that table.
 
     `direction` is `ltr` or `rtl`, like HTML's attribute `dir`.
     """

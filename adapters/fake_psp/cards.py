@@ -72,7 +72,7 @@ NEEDED: Final = ("number", "expiry", "cvc", "address", "zipcode", "country_code"
 """The fields that must not be empty. The page's script checks them too."""
 
 UNCLEAN: Final = "unclean"
-"""The fault of invalid characters in any field."""
+"""The fault of a field that contains invalid characters."""
 
 BILLING_FIELDS: Final = ("address", "city", "state", "zipcode", "country_code")
 _MAX_YEARS_AHEAD: Final = 50
@@ -91,7 +91,7 @@ class CardEntry:
     """A card that a guest has typed in, with valid fields. The CVC was checked and is not kept.
 
     `repeatable` contains the other fields as typed, which the form shows if the card is refused.
-    `repr` omits them and the number, so that they do not appear in logs and tracebacks.
+    `repr` omits these fields and the number, so that they do not appear in logs and tracebacks.
     """
 
     number: str = field(repr=False)

@@ -143,8 +143,9 @@ def rows(db: Database, sql: str, parameters: Sequence[str | float]) -> list[Row]
 
 
 def _use_write_ahead_log(db: Database) -> None:
-    # The switch fails at once if another connection holds a lock, whatever the timeout. BEGIN
-    # IMMEDIATE waits for the lock; by then, the other connection may already have switched.
+    # The switch to the write-ahead log fails at once if another connection holds a lock, whatever
+    # the timeout. BEGIN IMMEDIATE waits for the lock; by then, the other connection may already
+    # have switched.
     for _ in range(_SWITCH_TRIES):
         try:
             db.execute("PRAGMA journal_mode = WAL")

@@ -42,10 +42,10 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 """The minimum lifetime of a page."""
 
 BANK_ACTS_AFTER: Final = timedelta(seconds=10)
-"""How long after a test card is stored its bank reissues it or reports it lost."""
+"""The time after which a test card's bank reissues a stored card or reports it lost."""
 
 YEARS_MORE: Final = 4
-"""How many years later a reissued card expires."""
+"""The number of years by which the expiry date of a reissued card is later."""
 
 MAX_LISTED: Final = 100
 """The maximum number of cards or charges in one list."""
@@ -218,7 +218,7 @@ class CallRefused(Exception):
 
 
 class Unknown(Exception):
-    """There is no such page, card or guest."""
+    """The PSP has no such page, card or guest."""
 
 
 class OutOfOrder(Exception):

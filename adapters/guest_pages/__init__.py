@@ -55,8 +55,8 @@ def form_action(*, has_form: bool) -> str:
 class MaskedGuest:
     """A guest's name and email address, masked so that even their length is hidden.
 
-    The initials and the domain are separate attributes. The mask consists of bullets, each of which
-    a screen reader would read out.
+    The initials and the domain are separate attributes, because a screen reader would read out each
+    bullet of the mask.
     """
 
     def __init__(self, name: str, email: str | None) -> None:

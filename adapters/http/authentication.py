@@ -19,7 +19,7 @@ from domain.permissions import Caller
 
 MISSING: Final = "missing"
 LINES_A_MINUTE: Final = 1_000
-"""How many refused tokens are logged a minute at most for each reason."""
+"""The maximum number of refused tokens that are logged in a minute for each reason."""
 
 # Clients of similar services send `apikey`.
 _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)

@@ -1,4 +1,7 @@
-"""The page with a button that opens the hosted page. It is shown for an old link or for consent."""
+"""The page with a button that opens the hosted page.
+
+It is shown if the link is old, or if the guest must first agree to a text.
+"""
 
 from __future__ import annotations
 

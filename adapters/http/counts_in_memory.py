@@ -16,9 +16,9 @@ class CountsInMemory(Storage):
     """A custom storage for the package `limits`, for fixed windows. Threads may share it.
 
     The package's own storage in memory starts a thread every 10 milliseconds to delete windows that
-    have ended. Requests wait for that thread; with 64 connections, they spend a fifth of their time
-    on that. This storage deletes such windows when the number of windows has doubled. It therefore
-    contains at most twice as many windows as are in use.
+    have ended. Requests wait for that thread. With 64 connections, they spend a fifth of their time
+    waiting for it. This storage deletes such windows when the number of windows has doubled. It
+    therefore contains at most twice as many windows as are in use.
     """
 
     STORAGE_SCHEME: list[str] | None = None

@@ -128,7 +128,7 @@ class DeskResource:
     ) -> DeskLinkMade:
         """Make a desk link.
 
-        It acts on behalf of the caller, as long as the caller's token is valid.
+        The link acts on behalf of the caller, as long as the caller's token is valid.
         """
         secret = self.make_desk_link(
             caller,

@@ -130,7 +130,7 @@ _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     InternalError: Problem(status=500, key="problem.fault"),
     TooManyRequests: Problem(status=429, key="problem.too_many"),
 }
-"""The texts for guests where no link leads, or when the service itself has a problem."""
+"""The texts for guests who open an unknown address, and for problems of the service itself."""
 
 
 def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None:

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class WorkerWatch:
-    """Checks whether a worker runs. Logs when no worker runs, and when a worker runs once more."""
+    """Checks whether a worker runs. Logs when no worker runs, and when a worker runs again."""
 
     def __init__(
         self, is_missing: Callable[[], bool], now: Callable[[], float] = time.monotonic

@@ -169,7 +169,9 @@ _UNDER_WAY: Final = Problem(
     retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
     reloads=True,
 )
-"""For a second request during the first, for example after a double click."""
+"""The problem for a request that arrives during another request for the same page, for example
+after a double click.
+"""
 
 _ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception, object], None]
 
@@ -314,7 +316,8 @@ class HostedPayments:
     def open_short(self, resp: falcon.Response, key: str) -> None:
         """Redirect from the short form of a link to the link itself.
 
-        The short form cannot show the page itself, because the page's form is sent to its address.
+        The page is not shown at the short address, because the page's form is sent to the address
+        of the page.
         """
         redirect(resp, self.links.uri_of_key(key))
 
@@ -334,7 +337,8 @@ class HostedPayments:
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Handle a return by form. The form's fields count as parameters, as in `come_back`.
 
-        The form is not checked for its origin, because any site could also send a query.
+        The origin of the form is not checked, because any site could send the same values in a
+        query.
         """
         self._come_back(req, resp, form=form_in(req))
 

@@ -74,9 +74,10 @@ def _may_be_logged(request_id: str) -> bool:
 
 
 class Paths:
-    """Serves `/v1/guests/…` like `/api/v1/guests/…`, because clients of similar services use it.
+    """Serves `/v1/guests/…` like `/api/v1/guests/…`.
 
-    The path of the search for guests is not changed.
+    Clients of similar services use the shorter path. The path of the search for guests is not
+    changed.
     """
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:

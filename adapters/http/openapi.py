@@ -199,7 +199,7 @@ def _schema(name: str, schema: Json) -> Json:
     """Return the schema of a type, with `default` and `required` as they apply to clients."""
     body = _BODIES.get(name)
     if "properties" not in schema:
-        # The values of an enumeration.
+        # The schema describes the values of an enumeration.
         return schema
     properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
     for described in properties.values():

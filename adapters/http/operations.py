@@ -143,7 +143,7 @@ class Operation:
     also_head: bool = False
     """Whether HEAD has the same responses, without a body. The document does not mention it."""
     refusals: Sequence[Refusal] = ()
-    """The refusals of its use case. Its body and its query add theirs.
+    """The refusals of the use case. The refusals of the body and of the query are added to them.
 
     Every operation with a `response` or a `media_type` has further refusals.
     """

@@ -43,7 +43,7 @@ _WEBHOOK: Final = Operation(
 MAX_WEBHOOK_BYTES: Final = 256 * 1024
 UNKNOWN: Final = "unknown"
 LINES_A_MINUTE: Final = 100
-"""How many refused webhooks are logged a minute at most, because anybody can send one."""
+"""The maximum number of refused webhooks logged in a minute. Anybody can send webhooks."""
 
 _ACCOUNT = re.compile(r"[a-z0-9_]{1,64}")
 

@@ -21,7 +21,7 @@ from domain.sessions.session_log import SessionLog, SessionStep, Step
 
 STORING_SECONDS: Final = (1, 5, 15, 60, 300, 1800, 7200, 86_400)
 MAX_CODES: Final = 100
-"""How many codes of declined cards are counted separately, because a PSP may use any number."""
+"""The maximum number of codes of declined cards that are counted separately. A PSP may use more."""
 
 _HARMLESSLY: Final = suppress(Exception)
 _STORED: Final = (Step.STORED, Step.RENEWED)
@@ -36,7 +36,7 @@ class Counts:
     """
 
     def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:
-        """Create the metrics in a registry, or without one (None) if each process writes files.
+        """Create the metrics in `registry`, which is None if each process writes files.
 
         The counts of stored cards start at 0 for each of `psps`, because an alert misses a series
         that starts at 1.

@@ -43,7 +43,7 @@ _WHOLE: Final = frozenset({"ISK", "JPY"})
 def _by_tag(locales: str) -> Mapping[str, str]:
     """Return locales by language tag.
 
-    The first locale of a language also has the tag without region.
+    The first locale of each language is also returned by the tag without a region.
     """
     by_tag: dict[str, str] = {}
     for locale in locales.split():

@@ -57,13 +57,13 @@ from domain.psps.webhook import WebhookDelivery, WebhookNotice
 API_BASE: Final = "https://api.mollie.com"
 
 KEYS_LAST: Final = timedelta(minutes=50)
-"""Mollie forgets an idempotency key after an hour ("API idempotency"). The margin is for this
-machine's clock.
+"""How long an idempotency key is used. Mollie forgets a key after an hour ("API idempotency"). The
+margin allows for an inaccurate clock of this machine.
 """
 
 MAX_PARTS: Final = 4
-"""How many parts of a list are read, of 100 objects each. A part with more objects may exceed 1
-MiB.
+"""The maximum number of parts of a list that are read. Each part has 100 objects, because a part
+with more objects may exceed 1 MiB.
 """
 
 _CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
@@ -268,8 +268,8 @@ class MollieProvider(PaymentProvider):
             with self._mollie(merchant_account) as mollie:
                 mandate = _mandate(mollie, guest_reference, token)
         except Gone:
-            # The mandate was revoked ("Get mandate"). Only for a mandate that never existed is the
-            # response NotFound.
+            # The mandate was revoked ("Get mandate"). If a mandate never existed, the response is
+            # NotFound.
             return CardReading(card=None, read_at=asked_at)
         if mandate.status == "invalid":
             return CardReading(card=None, read_at=asked_at)
@@ -427,8 +427,8 @@ def _made_before(
     """Find the object that an earlier call created for the attempt, by its metadata.
 
     Return its id, or None. The list at `path` begins with the newest object. Raises ProviderRefused
-    if the list is too long to read: a repeated call would not help, and the page of an object so far
-    back in the list is over.
+    if the list is too long to read, because a repeated call would not help. The page of an object
+    so far back in the list is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

@@ -12,7 +12,9 @@ from psycopg.pq import Conninfo
 from adapters.sql.errors import DatabaseUnusable
 
 _UNAMBIGUOUS: Final = re.compile(r"[a-z]+://(?:[^@/]*@)?[^@]*")
-"""In any other address, libpq may read part of the password as the host, and show it in errors."""
+"""An address that libpq parses as intended. In any other address, libpq may read part of the
+password as the host, and show it in errors.
+"""
 
 _SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
 """The parts that may be shown. Others, such as `options`, may contain passwords."""

@@ -82,8 +82,8 @@ _TO_ROLL_BACK: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _RESPONDED: Final = (TransactionStatus.IDLE, TransactionStatus.INERROR)
 """The states of a connection after the server refused to begin a transaction."""
 
-# Set in each transaction, because behind a pooler the next transaction may get another session of
-# the server.
+# These values are set in each transaction, because behind a pooler the next transaction may get
+# another session of the server.
 _BEGIN: Final = f"""
 BEGIN ISOLATION LEVEL {{}};
 SET LOCAL TimeZone = 'UTC';
@@ -101,15 +101,17 @@ SELECT CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', true) END
 """
 
-# Crash recovery resets these statistics, so their reset time identifies the recovery. Read in each
-# transaction, because behind a pooler a connection outlives the server's restart.
+# Crash recovery resets these statistics, so their reset time identifies the recovery. The time is
+# read in each transaction, because behind a pooler a connection outlives a restart of the server.
 _RECOVERED_AT: Final = "(SELECT stats_reset FROM pg_stat_bgwriter)"
 
 # The last two values identify the transaction if its commit is in doubt.
 _BEGIN_IDENTIFIED: Final = f"{_BEGIN_WRITING}, pg_current_xact_id()::text, {_RECOVERED_AT}"
 
 Begun: TypeAlias = psycopg.Cursor[TupleRow] | psycopg.Error
-"""The response to the statements that begin a transaction, or why the server refused them."""
+"""The response to the statements that begin a transaction, or the error with which the server
+refused them.
+"""
 
 
 class Conflict(Exception):
@@ -399,10 +401,10 @@ class Connections:
                     kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
                     min_size=1,
                     max_size=self._max_connections,
-                    # No limit: until the pool has a connection again, it counts waiters that have
-                    # timed out, and above the limit it would not open a connection.
+                    # There is no limit. Until the pool has a connection again, it also counts
+                    # waiters that have timed out, and above a limit it would not open a connection.
                     max_waiting=0,
-                    # Without backoff: the next unit makes the pool connect again.
+                    # There is no backoff, because the next unit makes the pool connect again.
                     reconnect_timeout=1,
                     check=self._begin_as_check,
                     configure=self._configure,
@@ -414,7 +416,8 @@ class Connections:
     def _configure(self, connection: Connection) -> None:
         self._refusal, connection.statement_seconds = None, self._statement_seconds
         _configure(connection)
-        # A standby lacks the latest commits. HAProxy leads to it while it has not checked it yet.
+        # A standby lacks the latest commits. HAProxy may connect to a standby before it has checked
+        # the standby's role.
         is_for_command = self._statement_seconds is None
         if not is_for_command and _one(connection.execute("SELECT pg_is_in_recovery()"))[0]:
             self._refusal = psycopg.OperationalError(_IS_STANDBY)
@@ -510,7 +513,8 @@ def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> 
     """
     give_up_at = time.monotonic() + IN_DOUBT_SECONDS
     while time.monotonic() < give_up_at:
-        # Not from the pool, whose connections may all be held by threads in the same situation.
+        # The connection is not taken from the pool, because threads in the same situation may hold
+        # all connections of the pool.
         with (
             suppress(psycopg.Error),
             closing(connect(url)) as connection,
@@ -522,9 +526,10 @@ def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> 
             found = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (xid,))
             (status,) = _one(found)
             if status == "committed":
-                # The server may have committed without its standbys, as when an operator ended
-                # the connection. They have all earlier commits once they have this one, which
-                # needs some content: PostgreSQL does not wait for an empty one.
+                # The server may have committed without its standbys, for example because an
+                # operator ended the connection. A new commit waits for the standbys, which then
+                # have all earlier commits too. It must have some content, because PostgreSQL does
+                # not wait for an empty commit.
                 connection.execute("SELECT pg_logical_emit_message(true, 'cardonfile', '')")
                 _commit(connection)
                 return True
@@ -540,8 +545,8 @@ def _configure(connection: Connection) -> None:
     connection.adapters.register_loader("jsonb", TextLoader)
     (pid,) = _one(connection.execute("SELECT pg_backend_pid()"))
     if pid != connection.info.backend_pid:
-        # There may be a pooler, and the server's next session may lack what was prepared in this
-        # one.
+        # There may be a pooler. The server's next session may then lack the statements that were
+        # prepared in this session.
         connection.prepare_threshold = None
 
 

@@ -25,7 +25,7 @@ WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
 
 TRIES: Final = 10
-"""How often to try if a deadlock ends the migration. The service locks tables in another order."""
+"""The maximum number of tries after deadlocks. The service locks tables in another order."""
 
 _LOCK: Final = 7_290_110_336_212
 """The key of the advisory lock: a number that other programs are unlikely to use."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 INTERFACE: Final = 3
-"""The version of the interface. It grows if a name of NAMES is renamed, removed or changes its
-meaning.
+"""The version of the interface. The number increases if a name in NAMES is renamed or removed, or
+if its meaning changes.
 
 A plugin states the number that it was written for, and does not import this constant.
 """

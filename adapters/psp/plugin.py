@@ -29,9 +29,9 @@ class Surroundings:
     """The facts about an installation that an adapter needs to read its settings.
 
     `environment` contains the environment variables that are set and not empty. If an operator
-    keeps the setting X in a file and sets `X_FILE`, it contains X. The name of a PSP's setting must
-    therefore not end in `_FILE`. `database_file` is the path of the SQLite database, or its default
-    path if the service uses PostgreSQL.
+    keeps the setting X in a file and sets `X_FILE`, `environment` contains X. The name of a PSP's
+    setting must therefore not end in `_FILE`. `database_file` is the path of the SQLite database,
+    or its default path if the service uses PostgreSQL.
     """
 
     environment: Mapping[str, str]

@@ -10,7 +10,8 @@ from typing import Final
 from domain.psps.payment_provider import ProviderUnavailable
 
 WAIT_SECONDS: Final = 0.5
-"""How long a call waits for a free place. It is enough for a burst of guests, not for a hanging PSP.
+"""How long a call waits for a free place. This is enough for a burst of guests, but too short to
+wait for a PSP that hangs.
 """
 
 

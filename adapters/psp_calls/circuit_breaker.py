@@ -1,6 +1,6 @@
 """Circuit breakers, one for each merchant account.
 
-They stop calls to a PSP that hangs for a while.
+If a PSP hangs, they stop calls to it for a while.
 """
 
 from __future__ import annotations

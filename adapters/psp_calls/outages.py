@@ -23,7 +23,7 @@ from domain.psps.recognize_merchant import AnotherMerchant
 LINE_EVERY_SECONDS: Final = 60
 
 _ASKED_AGAIN: Final = frozenset({"outcome", "close", "discard", "forget_guest"})
-"""The operations whose NotFound is no outage: the PSP may not know the object yet."""
+"""The operations whose NotFound is not an outage, because the PSP may not know the object yet."""
 
 log = structlog.get_logger()
 
@@ -35,7 +35,8 @@ class OutageLog:
     lines is logged in a minute. Each process has separate states.
 
     The log events are `psp_away`, `psp_refuses` and `psp_back`. If the PSP does not find an object,
-    and the operation will be retried, the event is `psp_does_not_find`. The line about a failure contains its `details`.
+    and the operation will be repeated, the event is `psp_does_not_find`. The line about a failure
+    contains its `details`.
 
     `observe` is called for each call with the PSP, the account, the operation, the result and the
     duration in seconds. It must not raise an exception.

@@ -17,7 +17,9 @@ from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 PAGES = msgspec.json.Decoder(list[AcmePage])
 AT_ONCE = timedelta(seconds=1)
 LIST_LAG = timedelta(seconds=11)
-"""A call starts within 1 second and may end 5 seconds later; the list is 5 seconds behind."""
+"""The time until the list shows the page of an earlier call. A call starts within 1 second and may
+end 5 seconds later, and the list is 5 seconds behind.
+"""
 
 
 class AcmeWithoutKeys(AcmeProvider):

@@ -27,7 +27,7 @@ from typing import Final, NoReturn, TypeAlias
 from typing_extensions import override
 
 GIVE_UP_SECONDS: Final = 60
-"""How long the connection of a call without a response stays open at most."""
+"""The maximum time for which the connection of a call without a response stays open."""
 
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 _REDIRECTED: Final = re.compile("/redirected/([0-9]+)")

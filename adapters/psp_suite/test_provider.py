@@ -95,7 +95,7 @@ NAMES: Final = (
 """Names of centers with HTML, Markdown and templates, which some PSPs would render."""
 _TIME: Final = re.compile("[0-9]{10,}")
 UNKNOWN: Final = ("0", "?0")
-"""Suffixes that turn a reference into another one. A path must quote them."""
+"""Suffixes that make an unknown reference out of a known reference. A path must quote them."""
 CLOSES: Final = ("close", "cancel", "expire", "void", "deactivate", "abort")
 """Ends of paths that close a page at some PSPs. An unknown reference must not lead there."""
 _BROKEN: Final = (b"", b"null", b"7", b"{", b"{}", b'{"type": "\xff"}', b"\xff\xfe")
@@ -104,7 +104,9 @@ BILLING: Final = replace(
     ADDRESS, first_name="Zoë", last_name="Null", email="billing@guests.example", phone="+49 30 123"
 )
 MAX_TRIES: Final = 5
-"""How often a method may send one call. More calls would be a burden on a PSP in trouble."""
+"""The maximum number of times that a method may send the same call. More calls would be a burden on
+a PSP in trouble.
+"""
 LATER_SECONDS: Final = 60.0
 OUTAGES: Final = frozenset(
     {
@@ -124,7 +126,7 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
 }
 """The wrong values that replace a value of each type in a response."""
 _ODD_TEXT: Final[Mapping[type, tuple[Json, ...]]] = {str: ("\x00", "half-done", "x" * 999)}
-"""Texts that are no status of any PSP."""
+"""Texts that are not a status of any PSP."""
 
 
 class TestStart:
@@ -413,7 +415,7 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
 
 
 def reported(facts: Facts) -> Sequence[GuestCard]:
-    """Return one card if the PSP's outcomes are reported by evidence only, otherwise none."""
+    """Return one card if the PSP's outcomes are reported by evidence only, otherwise no cards."""
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
 
@@ -553,7 +555,7 @@ class TestCard:
         )
         assert session.psp.tokens(MAIN) == {card.token}
         assert card.fingerprint
-        # Without a challenge; None if the PSP does not tell.
+        # There was no challenge. The value is None if the PSP does not report it.
         assert outcome.authenticated in (False, None)
         assert printed.number not in repr(outcome)
 
@@ -568,7 +570,7 @@ class TestCard:
         outcome = session.outcome()
 
         assert isinstance(outcome, CardCollected)
-        # Exact to the unit of the PSP's times, without further rounding.
+        # The time is exact to the unit of the PSP's times, without further rounding.
         assert timedelta(0) <= typed_at - outcome.collected_at < psp.facts.resolution
         assert outcome.collected_at.tzinfo is UTC, "a time must be in UTC: use .astimezone(UTC)"
         psp.clock.advance(24 * 60 * MINUTE)
@@ -619,7 +621,7 @@ class TestCard:
         outcome = session.outcome()
         assert isinstance(outcome, CardCollected)
         assert session.psp.tokens(MAIN) == {outcome.card.token}
-        # None if the PSP does not tell.
+        # The value is None if the PSP does not report it.
         assert outcome.authenticated in (True, None)
 
     def test_a_guest_can_type_another_card_after_a_failed_3ds_challenge(
@@ -1359,9 +1361,10 @@ def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
 
 
 def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
-    """Yield each kind of trouble at each call of each method, lasting or for this call only (1).
+    """Yield each kind of trouble at each call of each method.
 
-    No trouble is permanent: it passes, or an operator corrects the key or the address.
+    The last value is 1 if the trouble ends after that call, or None if it lasts. Even lasting
+    trouble is not permanent: it passes, or an operator corrects the key or the address.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]

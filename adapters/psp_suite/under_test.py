@@ -36,7 +36,10 @@ EXPIRY: Final = (9, 2031)
 
 
 class Ability(Enum):
-    """Abilities that a PSP or a stand-in may lack. For a missing ability, tests are left out."""
+    """Abilities that a PSP or a stand-in may lack.
+
+    Tests that need a missing ability are left out.
+    """
 
     STAND_IN = auto()
     """A stand-in plays the PSP, so that guests, calls, records and time can be controlled."""
@@ -124,11 +127,11 @@ class Method(Enum):
     CLOSE = auto()
     DISCARD = auto()
     FORGET_GUEST = auto()
-    """Only with FORGETS_GUESTS."""
+    """Called only if the PSP has FORGETS_GUESTS."""
     READ_CARD = auto()
-    """Only with READS_CARDS."""
+    """Called only if the PSP has READS_CARDS."""
     LIST_CARDS = auto()
-    """Only with LISTS_CARDS: the first list."""
+    """The call for the first part of the list, only if the PSP has LISTS_CARDS."""
 
 
 class Trouble(Enum):
@@ -141,7 +144,7 @@ class Trouble(Enum):
     CALL_LATE = auto()
     """The connection breaks, and the PSP handles the call at `handle_late_calls`.
 
-    REMOTE without IDEMPOTENCY_KEYS only.
+    Used only for a REMOTE PSP without IDEMPOTENCY_KEYS.
     """
     NONSENSE = auto()
     """The PSP's response cannot be understood."""
@@ -150,9 +153,9 @@ class Trouble(Enum):
     REFUSED = auto()
     """The PSP refuses the call permanently, and does nothing."""
     NOT_FOUND = auto()
-    """404 in the PSP's own form: the PSP does not know the page, card or guest, or not yet."""
+    """404 in the PSP's own form: the PSP does not know the object, or does not know it yet."""
     UNAUTHORIZED = auto()
-    """401: the key is wrong or revoked. This and all that follow are for REMOTE only."""
+    """401: the key is wrong or revoked. This kind and all kinds below are only for a REMOTE PSP."""
     FORBIDDEN = auto()
     """403: the key lacks a permission."""
     NOT_THE_API = auto()
@@ -166,7 +169,7 @@ class Trouble(Enum):
     TOO_MANY = auto()
     """429, with Retry-After of 17 seconds."""
     OUT_OF_ORDER = auto()
-    """503."""
+    """503: the PSP is out of order."""
     UNKNOWN_ERROR = auto()
     """An error that the PSP does not document."""
 

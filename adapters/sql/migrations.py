@@ -44,8 +44,9 @@ than at the end of the session.
 """
 
 LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
-"""A card that an earlier release stores beside this one is due for reading, and a session of an
-earlier release is due for the event about an unopened link.
+"""A default in the past for new columns. A card that an earlier release stores beside this release
+is therefore due for reading, and a session of an earlier release is due for the event about an
+unopened link.
 """
 
 RECORDS_FOR_OPERATORS: Final = f"""

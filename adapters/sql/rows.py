@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record", bound="DataclassInstance")
 
 MAX_LOGGED: Final = 100
-"""How many unreadable rows a process logs at most for each table."""
+"""The maximum number of unreadable rows that a process logs for each table."""
 
 log = structlog.get_logger()
 

@@ -33,17 +33,18 @@ IntegrityError: TypeAlias = sqlite3.IntegrityError
 """A row that violates a constraint."""
 
 MAX_IDLE_WAL_BYTES: Final = 64 * 1024 * 1024
-"""The size that the write-ahead log is truncated to after a large import."""
+"""The size to which the write-ahead log is truncated after a large import."""
 
 FIRST_SAFE_SQLITE: Final = (3, 51, 3)
 """Earlier versions may corrupt a database when two connections reset its write-ahead log at once.
 """
 
 POLL_SECONDS: Final = 0.0005
-"""How often a writer tries again while another process writes."""
+"""The time between two tries of a writer while another process writes."""
 
 MAX_QUEUED_WRITERS: Final = 8
-"""How many threads may wait to write, so that other threads stay free for requests that only read.
+"""The maximum number of threads that may wait to write, so that other threads stay free for
+requests that only read.
 """
 QUEUE_FULL_SECONDS: Final = 0.5
 """How long a further writer waits for a place in the queue."""
@@ -165,7 +166,7 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> Database:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
-        # Set here, because the statements below may have to wait too.
+        # The timeout is set here, because the statements below may have to wait too.
         timeout=busy_timeout_seconds,
         isolation_level=None,
         check_same_thread=False,
@@ -332,7 +333,7 @@ class Connections:
         self._files: HeldFiles | None = None
         self._files_lock = threading.Lock()
         self._of_thread = threading.local()
-        # Weak, so that the connection of an ended thread is closed.
+        # The references are weak, so that the connection of an ended thread is closed.
         self._readers: WeakSet[Database] = WeakSet()
         self._readers_lock = threading.Lock()
         # A single writer for all threads keeps its page cache valid while no other process writes.
@@ -400,7 +401,7 @@ class Connections:
         """Return the files after checking that they were not replaced."""
         files = self._files
         if files is None:
-            # Without the lock, because this may wait for other processes.
+            # The lock is not held here, because this may wait for other processes.
             opened = HeldFiles(
                 self._path,
                 busy_timeout_seconds=self._busy_timeout_seconds,

@@ -47,7 +47,7 @@ LONGEST_LIFE: Final = timedelta(hours=24)
 """The maximum lifetime of a Checkout Session ("Create a Session", `expires_at`)."""
 
 LEEWAY: Final = timedelta(minutes=2)
-"""The margin before either limit, for latency, retries and differing clocks."""
+"""The margin before either limit of the lifetime, for latency, retries and differing clocks."""
 
 CARD: Final = "card"
 """The type of a payment method that is a card."""
@@ -535,7 +535,7 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 
 
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
-    """Return the outcome of a page whose card is not attached to a customer yet, or no longer.
+    """Return the outcome of a page whose card is not yet, or no longer, attached to a customer.
 
     Only a webhook reports the time at which the page was completed (`completed_at`). Without it,
     the latest possible time is the end of the page. Raises ProviderUnavailable if the page has

@@ -56,8 +56,8 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
 
     @override
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        # Per guest, not per center: a guest's accounts get their sequence in the order of the
-        # commits.
+        # The lock is for the guest and not for the center, so that the guest's accounts get their
+        # sequence in the order of the commits.
         self._transaction.lock("accounts", guest_id)
         return _ACCOUNTS.find(
             self._transaction,

@@ -44,8 +44,8 @@ class SqlPaymentConfigurations(Repository, PaymentConfigurations):
 
     @override
     def get_to_change(self, center_id: CenterId) -> PaymentConfiguration | None:
-        # The key is locked, not the row: at first there is no row, and settling cards must not wait
-        # for an operator.
+        # The key is locked instead of the row, because there is no row at first, and because the
+        # settling of cards must not wait for an operator.
         self._transaction.lock("configuration", center_id)
         return self.get(center_id)
 

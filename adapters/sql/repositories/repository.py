@@ -16,7 +16,7 @@ from domain.retries import Waiting
 from domain.storage import AlreadyStored
 
 MAX_FORGOTTEN: Final = 100
-"""How many old rows one call deletes at most, to keep units of work short."""
+"""The maximum number of old rows that one call deletes, to keep units of work short."""
 
 RecordId = TypeVar("RecordId", bound=str)
 
@@ -29,7 +29,10 @@ EVENTS_ARE_EVIDENCE: Final = (
 
 
 def where(conditions: Mapping[str, object]) -> str:
-    """Return a WHERE clause with the conditions whose value is not None, or "" without any."""
+    """Return a WHERE clause with the conditions whose value is not None.
+
+    Return "" if there are no such conditions.
+    """
     given = [condition for condition, value in conditions.items() if value is not None]
     return f"WHERE {' AND '.join(given)} " if given else ""
 
@@ -58,7 +61,7 @@ class Repository:
         return self._transaction.dialect
 
     def _forget(self, table: str, key: str, condition: str, *more: str, **times: datetime) -> int:
-        """Delete a limited number of rows that match a condition, and return how many.
+        """Delete a limited number of rows that match a condition, and return their number.
 
         `times` are the values of the condition's parameters. `more` are further tables; their rows
         with the same single-column key are deleted too.

@@ -51,7 +51,7 @@ from domain.sessions.session import (
 )
 
 MAX_REFUSED_CARDS_LOOKED_AT: Final = 10_000
-"""How many of the latest refused cards are counted by center."""
+"""The maximum number of refused cards that are counted by center. The latest cards are counted."""
 
 _SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
 _REFUSED_CARDS = Rows("refused_cards", RefusedCard, key=("token_id", "attempt", "number"))
@@ -60,7 +60,7 @@ _COUNTED: Final = {
     Counted.SESSIONS: ("card_sessions", "created_at"),
     Counted.REFUSED_CARDS: ("refused_cards", "refused_at"),
 }
-"""The table that a limit counts, and its column of the time."""
+"""The table with the entries that a limit counts, and the column with their time."""
 
 _COUNTED_PER: Final = {
     # The condition is written with NOT, so that SQLite searches the few rows of the guest
@@ -72,7 +72,8 @@ _COUNTED_PER: Final = {
 }
 
 _AT_ANY_CENTER: Final = (
-    # One center after the other, because the index of the times begins with the center.
+    # The centers are searched one after the other, because the index of the times begins with the
+    # center.
     "center_id IN (WITH RECURSIVE centers_of_sessions (id) AS ("
     "SELECT (SELECT center_id FROM card_sessions ORDER BY center_id LIMIT 1) UNION ALL "
     "SELECT (SELECT center_id FROM card_sessions WHERE center_id > id ORDER BY center_id LIMIT 1) "
@@ -206,8 +207,8 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
 
     @override
     def open_of(self, caller: CallerName) -> Sequence[TokenId]:
-        # Only open sessions are in a queue, and they are few. Written with NOT, so that SQLite
-        # searches these, and not every session that the caller ever had.
+        # Only open sessions are in a queue, and they are few. The condition is written with NOT, so
+        # that SQLite searches these sessions instead of every session that the caller ever had.
         found = self._transaction.execute(
             f"SELECT token_id FROM card_sessions WHERE due_at IS NOT NULL AND {self._name} > '' "
             "AND NOT caller <> :caller AND status = :open AND cancelled_at IS NULL",
@@ -426,7 +427,8 @@ class SqlRefusedCards(Repository, RefusedCards):
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
         self._transaction.lock("card limits", session.guest_id)
-        # One statement, because on PostgreSQL each statement costs a round trip.
+        # All limits are read with one statement, because on PostgreSQL each statement costs a round
+        # trip.
         full_since = self._transaction.one(
             f"SELECT {', '.join(map(_nth_latest, limits))}",
             {
