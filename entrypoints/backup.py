@@ -62,7 +62,7 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 def open_to_others(folder: Path) -> Path | None:
     """Return the first folder on the path in which other users may replace the backups, or None.
 
-    This folder is examined first, then each folder above it. A folder above may be writable by
+    `folder` is examined first, then each folder above it. A folder above it may be writable by
     others if its sticky bit is set, because then only the owner of an entry can replace that entry.
     """
     folder = folder.resolve()
@@ -108,8 +108,8 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
 def _all_or_none(files: Iterable[Path]) -> Iterator[dict[Path, Path]]:
     """Yield a temporary file for each file.
 
-    At the end of the `with` block, all of them are renamed. After an error, all of them are
-    deleted.
+    At the end of the `with` block, each temporary file is renamed to its file. After an error, all
+    temporary files are deleted.
     """
     unfinished: dict[Path, Path] = {}
     try:

@@ -17,7 +17,7 @@ from entrypoints.csv_import import CsvImport
 
 CARDS: Final = "cards"
 WAITS_SECONDS: Final = (5, 15, 60)
-"""The waits before each retry when a PSP does not respond. After the last, the card is left out."""
+"""The waits before each retry when a PSP does not respond. The card is left out after the last."""
 MAX_LEFT_OUT: Final = 3
 """The import ends when this many cards in a row were left out."""
 

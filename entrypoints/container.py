@@ -196,7 +196,10 @@ def for_test_cards(psps: Mapping[ProviderName, InstalledPsp]) -> frozenset[Provi
 
 
 def public_origin(settings: Settings) -> str | None:
-    """Return the origin at which guests reach the service, or None if only this machine can."""
+    """Return the origin at which guests reach the service.
+
+    Return None if only this machine can reach the service.
+    """
     return None if settings.is_on_loopback else settings.public_base_url
 
 

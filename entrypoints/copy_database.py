@@ -31,7 +31,7 @@ WAIT_SECONDS: Final = 5
 """How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""How many columns an error about differing schemas names at most."""
+"""The maximum number of columns that an error about differing schemas names."""
 
 _NOT_COPIED: Final = "workers"
 """This table is not copied, because it describes running processes."""

@@ -26,10 +26,10 @@ from domain.products.product import MAX_AMOUNT_DIGITS, Product
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 MAX_RECORD_BYTES: Final = 64 * 1024
-"""How many bytes a row may have, which limits the memory. No valid row has that many."""
+"""The maximum number of bytes in a row, which limits the memory. No valid row is that long."""
 
 ROWS_PER_UNIT: Final = 500
-"""How many rows one unit of work stores. Other writers wait some milliseconds for it."""
+"""The number of rows that one unit of work stores. Other writers wait some milliseconds for it."""
 PAUSE_SECONDS: Final = 0.005
 """The pause after each unit of work, in which other writers get their turn."""
 
@@ -42,7 +42,7 @@ _REPEATED: Final = """
 _IN_ORDER: Final = "SELECT line, record FROM rows ORDER BY CASE WHEN ? THEN line ELSE id END"
 
 MAX_SHOWN: Final = 40
-"""How many characters of a column's name a message shows at most."""
+"""The maximum number of characters of a column's name that a message shows."""
 MAX_FAULTS_SHOWN: Final = 10
 
 _WORD: Final = re.compile("[a-z_]+")
@@ -357,7 +357,8 @@ def _check_header(header: Sequence[str], kind: Kind[Any], line: int) -> None:
     if header[:1] and header[0].lower().startswith("sep="):
         raise CsvRefused("remove this line, which only spreadsheets understand", line=line)
     columns = (*kind.columns, *kind.optional)
-    # Without a header, the first line is a row: its names, addresses or tokens are not shown.
+    # If the header is missing, the first line is a row. Its names, addresses or tokens must not be
+    # shown.
     is_header = any(word in columns for name in header for word in _WORD.findall(name.lower()))
     faults = [
         *(f"{column} is missing" for column in kind.columns if column not in header),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from adapters.postgresql.replication import Replication
 
 SECONDS: Final = 10
-"""How long the check of the database may take, and then all other checks together."""
+"""The time limit for the check of the database, and then for all other checks together."""
 REQUEST_SECONDS: Final = 5
 MAX_BODY_BYTES: Final = 64 * 1024
 OLDEST_BACKUP: Final = timedelta(days=2)
@@ -195,7 +195,7 @@ def _public_address(container: Container) -> Iterator[Finding]:
 
 
 def _fault_of_proxy(headers: Message) -> str | None:
-    """Return how a proxy changes headers that it must not change, or None if it does not."""
+    """Return a sentence about a header that the proxy wrongly changes or passes on, or None."""
     if headers.get(REQUEST_ID) == _PROBE:
         return (
             "the proxy passes headers with _ in their names, so a client could forge X-Forwarded-For by "

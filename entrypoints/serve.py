@@ -35,9 +35,13 @@ NAME_ORIGINS: Final = "set the origins of their shops with configure-payments --
 CHECK_STORAGE_EVERY_SECONDS: Final = 60
 
 DESCRIPTORS_OF_THREAD: Final = 3
-"""The database, its write-ahead log, and a connection to a PSP, an endpoint or a client."""
+"""The number of file descriptors of a thread: the database, its write-ahead log, and a connection
+to a PSP, an endpoint or a client.
+"""
 OTHER_DESCRIPTORS: Final = 40
-"""Logs, libraries, the threads of chores and PSPs, and listening sockets."""
+"""The number of other file descriptors: logs, libraries, the threads of chores and PSPs, and
+listening sockets.
+"""
 
 log = structlog.get_logger()
 

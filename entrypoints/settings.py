@@ -154,8 +154,8 @@ class Settings:
     - `write_limit`: how often a caller may write, such as `60/minute`.
     - `card_testing_limits`: how many sessions and refused cards a guest, a caller and a center may
       have in 24 hours.
-    - `rate_limit_storage`: the URL of the Redis that has the counts of all processes for rate limits. It
-      may contain a password, so `repr` does not show it.
+    - `rate_limit_storage`: the URL of the Redis server in which all processes count for rate
+      limits. It may contain a password, so `repr` does not show it.
     - `event_networks`: the private networks to which events may be sent.
     - `hsts`: the value of the header Strict-Transport-Security.
     - `retention`: how long records are kept.
@@ -257,9 +257,9 @@ class Settings:
     ) -> Settings:
         """Read the settings of a process of the service, with further checks.
 
-        Raises SettingsError in the cases of `read`. Raises it also for an unknown setting, for a
-        live key without a public address, and for a live key together with a PSP that takes only
-        test cards.
+        Raises SettingsError in the cases of `read`. Also raises SettingsError for an unknown
+        setting, for a live key without a public address, and for a live key together with a PSP
+        that takes only test cards.
         """
         unknown = unknown_settings(environment)
         if unknown:

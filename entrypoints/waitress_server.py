@@ -43,7 +43,7 @@ QUIET_SECONDS: Final = 0.2
 """A graceful stop ends when nothing has been in flight for this time."""
 LOOK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
-"""After the drain, threads that are still running get this long."""
+"""A graceful stop finally waits this long for threads that are still running."""
 
 _TLS_HANDSHAKE: Final = b"\x16"
 """The first byte of a TLS connection (RFC 8446, section 5.1). No HTTP request begins with it."""

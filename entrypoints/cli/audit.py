@@ -30,7 +30,7 @@ def audit() -> None:
 def list_(
     *, within: timedelta | None, about: str | None, by: str | None, limit: int, as_json: bool
 ) -> None:
-    """List what was done, newest first.
+    """List the entries of the audit trail, newest first.
 
     ACTOR is `caller:` and the name of an API caller, or `user:` and the user of this machine who
     ran a command.

@@ -48,11 +48,11 @@ class PspName(click.ParamType[str]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, or fail if no such PSP is installed.
 
-        Whether the PSP is set up is checked by the use case.
+        The use case checks whether the PSP is set up.
         """
         if value not in installed_names():
-            # The PSP is checked before the center is looked up: a wrong center must not hide a
-            # wrong PSP.
+            # The PSP is checked before the center is looked up, so that a wrong center does not
+            # hide a wrong PSP.
             known = ", ".join(installed_names())
             raise click.ClickException(
                 f"--provider: no PSP {value!a} is installed; the installed ones are {known}"
@@ -191,7 +191,7 @@ def configure_payments(
     """Set up how a center takes cards.
 
     Options that are not given keep their values. If the center does not take cards yet, --provider
-    is required. Sessions that have begun keep the setup that they began with.
+    is required. Sessions that have already begun do not change.
 
     \b
     Examples:
@@ -243,8 +243,8 @@ def list_(*, merchant_account: str | None, as_json: bool) -> None:
     """List the centers, sorted by name.
 
     STATE is `unreadable` if another release has stored the center's payment configuration, and this
-    release cannot read it. If so, run `cardonfile configure-payments` with every option. Centers
-    with this state are listed whatever the --account.
+    release cannot read it. If so, run `cardonfile configure-payments` with every option. With
+    --account, centers with this state are listed too.
 
     \b
     Example:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
     """Yield a read unit of the installation and the time, for a command that shows stored records.
 
-    The command should print only after the unit has ended. Otherwise a pager would keep the unit
-    open, and on SQLite an erasure would have to wait for it.
+    The command should print only after the unit has ended. If it printed earlier, a pager could
+    keep the unit open, and on SQLite an erasure would have to wait for the unit.
     """
     with installation() as container, container.storage().read() as unit:
         yield unit, container.clock().now()

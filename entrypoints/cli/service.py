@@ -18,7 +18,7 @@ _PORT = click.IntRange(1, 65_535)
 def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
     if value is not None:
         raise click.ClickException(
-            "--processes was removed: `serve` is one process; for more, run the application with "
+            "--processes was removed: `serve` runs one process; for more, run the application with "
             "granian (docs/scaling.md)"
         )
 

@@ -95,7 +95,7 @@ SPA: Final = SampleCenter(
 )
 
 EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "locale": "auto"}
-"""What the shop sends to the API to add Eve's card."""
+"""The body that the shop sends to the API to add Eve's card."""
 
 
 def a_booking(reference: str, now: datetime) -> dict[str, object]:

@@ -83,13 +83,13 @@ def verified_event(secret: str, headers: Mapping[str, str], body: bytes) -> Any:
     sent_at = headers.get("webhook-timestamp", "")
     # Five minutes, in whole seconds: a huge number does not fit into a float.
     if abs(int(time.time()) - int(sent_at or 0)) > 300:
-        raise ValueError("not sent just now")
+        raise ValueError("the event is too old, or its time is in the future")
     message = f"{headers.get('webhook-id')}.{sent_at}.".encode() + body
     digest = hmac.digest(b64decode(secret.removeprefix("whsec_")), message, "sha256")
     right = b"v1," + b64encode(digest)
     given = headers.get("webhook-signature", "").encode().split()
     if not any(hmac.compare_digest(right, signature) for signature in given):
-        raise ValueError("no signature is right")
+        raise ValueError("no signature matches")
     return json.loads(body)
 
 
@@ -237,7 +237,7 @@ class Shop:
         try:
             event = verified_event(self.secret, req.headers_lower, req.bounded_stream.read())
         except ValueError:
-            raise falcon.HTTPBadRequest(title="This event is not signed as it should") from None
+            raise falcon.HTTPBadRequest(title="The signature of this event is wrong") from None
         if self._events.setdefault(req.headers_lower["webhook-id"], event) is event:
             session, reason = event["data"]["token_id"][:SHOWN_OF_TOKENS], event["data"]["reason"]
             line = {"event": event["type"], "session": session, "reason": reason}

@@ -25,7 +25,9 @@ from entrypoints.databases import cause_of
 
 LINE_EVERY_SECONDS: Final = 60
 BACK_AFTER_SECONDS: Final = 90
-"""Longer than a lease, after which a failed job is tried again."""
+"""How long a kind of work must not have failed before it is logged as working. This is longer than
+a lease, after which a failed job is tried again.
+"""
 
 log = structlog.get_logger()
 
@@ -210,7 +212,7 @@ class NotAgreedLog:
         self._logged: set[TokenId] = set()
 
     def __call__(self) -> None:
-        """Add missing agreements, and log the bookings that have none.
+        """Add missing agreements, and log the bookings that still have no agreement.
 
         Raises ServiceUnavailable.
         """

@@ -23,12 +23,12 @@ from entrypoints.worker.reports import CardTestingLog, NotAgreedLog, WorkLog
 
 STOP_SECONDS: Final = 20
 FORGET_EVERY: Final = timedelta(minutes=15)
-"""Also the interval of notices of expiry.
+"""The interval between deletions of old records, and between notices of expiry.
 
 Both chores wait for a steady clock, which a new process does not have at once.
 """
 END_AGREEMENTS_EVERY: Final = timedelta(minutes=1)
-"""Also the interval of removing the cards whose agreements have ended, and of unopened links."""
+"""The interval between checks for agreements to end, cards to remove, and unopened links."""
 COMPLETE_AGREEMENTS_EVERY: Final = timedelta(hours=1)
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
@@ -114,7 +114,7 @@ class Worker:
     def stop(self) -> None:
         """Finish the running jobs, and stop.
 
-        The background work for a PSP gets 20 seconds for that.
+        The background work for a PSP gets 20 seconds to finish.
         """
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()
