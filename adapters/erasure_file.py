@@ -99,7 +99,7 @@ class TextErasureFile(ErasureFile):
     def _read(self) -> Mapping[GuestId, _Line]:
         """Return the last line of each guest.
 
-        It includes the references in earlier lines of the same kind about the guest.
+        The returned line also contains the references in earlier lines of the same kind.
         """
         if self.path is None or not self.path.exists():
             return {}

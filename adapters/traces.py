@@ -39,7 +39,7 @@ def logged(trace: Trace | None) -> Mapping[str, str]:
 
 
 def headers_of(trace: Trace | None) -> Mapping[str, str]:
-    """Return the header for a request that belongs to the trace, or an empty mapping without one."""
+    """Return the header for a request that belongs to `trace`, or an empty mapping for None."""
     if trace is None:
         return {}
     trace_id, _, flags = trace.partition("-")

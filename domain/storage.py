@@ -127,8 +127,8 @@ class Storage(Protocol):
     def transact(self, work: Callable[[WriteUnit], Returned]) -> Returned:
         """Call `work` with a new write unit, and return its result.
 
-        After a conflict with another unit, `work` is called once more with a new unit, up to a few
-        times. It must therefore not have effects outside the unit.
+        After a conflict with another unit, `work` is called again with a new unit, a few times at
+        most. It must therefore not have effects outside the unit.
         """
         ...
 

@@ -53,7 +53,7 @@ class InstalledPsp:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the PSP can do."""
+        """The capabilities of the PSP."""
         return self.plugin.capabilities
 
     @property

@@ -395,7 +395,8 @@ class PortalResource:
 def _mark(outcome: str, cookie: str) -> str:
     """Return the value of the cookie that states what a guest has done.
 
-    It is a hash with the visit's own cookie, so that it is valid for this visit only.
+    The value is a hash that includes the visit's own cookie, so that it is valid for this visit
+    only.
     """
     return sha256(f"{outcome} {cookie}".encode(errors="surrogatepass")).hexdigest()
 

@@ -114,7 +114,7 @@ OUTAGES: Final = frozenset(
         *(Trouble.TOO_MANY, Trouble.OUT_OF_ORDER),
     }
 )
-"""Trouble that says nothing about the keys with which a call was made."""
+"""Trouble that is not related to the keys with which a call was made."""
 
 Json: TypeAlias = Any  # as it goes over the wire
 

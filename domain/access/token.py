@@ -26,7 +26,7 @@ _FORM = re.compile(rf"{MARK}[A-Za-z0-9_-]{{22,100}}")
 
 
 class TokenState(StrEnum):
-    """Whether a token is accepted, or why it is refused.
+    """The states of a token. Only an ACTIVE token is accepted.
 
     An UNKNOWN token was not issued by this installation.
     """

@@ -98,7 +98,7 @@ class Agreement:
     ) -> Agreement:
         """Return the agreement as ended at `now`.
 
-        `reason` is None if it ends because its booking is over.
+        `reason` is None if the agreement ends because its booking is over.
         """
         # Even if the clock is behind, the card is kept for the whole grace period.
         ended_at = max(now, self.agreed_at)

@@ -29,7 +29,7 @@ class LoadedPsp(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the PSP can do."""
+        """The capabilities of the PSP."""
         ...
 
     @property

@@ -123,7 +123,7 @@ class ReadDesk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLinkToSend:
-    """Use case: read the link of a session that is meant for the guest.
+    """Use case: read the link of a session, to send it to the guest.
 
     The result is the short form of the link if the link has a short form, otherwise the link.
 

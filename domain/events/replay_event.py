@@ -37,7 +37,7 @@ class ReplayEvent:
     note_act: NoteAct
 
     def __call__(self, event_id: str) -> int:
-        """Make the deliveries of the event due at once, and return how many there are."""
+        """Make the deliveries of the event due at once, and return the number of deliveries."""
         uuid = plain_uuid(event_id.removeprefix("evt_"))
         if uuid is None:
             raise EventNotFound
@@ -110,7 +110,7 @@ class ReplayEventsSince:
 def _replay(
     unit: WriteUnit, event_id: EventId, *, now: datetime, only: EndpointId | None = None
 ) -> int | None:
-    """Make the deliveries of an event due, and return how many there are.
+    """Make the deliveries of an event due, and return the number of deliveries.
 
     Return None if the event is not stored. With `only`, deliver it only to that endpoint.
     """

@@ -97,8 +97,8 @@ class FindWayBack:
     ) -> WayBack | None:
         """Return the content of the page, or None if no session has this link.
 
-        The parameters are those of OpenHostedPage. `another_card` means that the guest does not
-        want to use the card on file.
+        The other parameters have the same meaning as in OpenHostedPage. `another_card` means that
+        the guest does not want to use the card on file.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)

@@ -36,9 +36,9 @@ FACTS: Final = ("funding", "issuer_country", "wallet")
 class Card:
     """A card as the PSP reports it, without its number and CVC.
 
-    `token` is what a payment charges; at the PSP, it belongs to the guest `guest_reference`. Within
-    a merchant account, the same card number always has the same `fingerprint`. `expiry_month` is 1
-    to 12, and `expiry_year` has four digits.
+    A payment charges `token`, which belongs to the guest `guest_reference` at the PSP. Within a
+    merchant account, the same card number always has the same `fingerprint`. `expiry_month` is 1 to
+    12, and `expiry_year` has four digits.
 
     `issuer_country` is the country of the bank that issued the card (ISO 3166-1 alpha-2). `wallet`
     is the wallet from which the guest chose the card, such as `apple_pay`. These two and `funding`

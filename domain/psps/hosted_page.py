@@ -152,7 +152,7 @@ class HostedPage:
     """A page that the PSP created: its reference at the PSP, its address, and its end.
 
     If there are `fields`, the browser must send them to the address in a form (POST). If there are
-    none, the browser is redirected to the address.
+    no fields, the browser is redirected to the address.
     """
 
     reference: str

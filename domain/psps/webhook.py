@@ -12,7 +12,8 @@ from domain.identifiers import CardToken, GuestReference, MerchantAccount, Token
 class WebhookDelivery:
     """A webhook as received, with header names in lower case and the raw bytes of the body.
 
-    `merchant_account` is the account in the path of the request, or None if there is none.
+    `merchant_account` is the account in the path of the request, or None if the path does not name
+    an account.
     """
 
     headers: Mapping[str, str]

@@ -29,9 +29,9 @@ def require_below_limits(
     """Raise CardLimitReached if the guest, the caller or the center has reached a limit.
 
     If no limit is reached, return whether the guest must click before a page is created. A few
-    accounts at a shop are enough to reach the limit of a center. Up to five times that limit, a
-    guest without a refused card in the last 24 hours therefore only has to click, because programs
-    that follow links do not click.
+    accounts at a shop are enough to reach the limit of a center. A guest without a refused card in
+    the last 24 hours is therefore refused only at five times that limit. Until then, the guest must
+    only click, because programs that follow links do not click.
 
     Changes nothing. CardLimitReached states the wait after which all limits allow a session.
     """
@@ -67,7 +67,7 @@ def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
 def limits_that_close_pages(
     limits: Sequence[CardLimit], session: CardSession
 ) -> Sequence[CardLimit]:
-    """Return the limits on the refused cards of a guest. If one is reached, open pages are closed.
+    """Return the limits on a guest's refused cards. If any limit is reached, open pages are closed.
 
     The limits on callers and centers do not close pages, because they count other guests' cards
     too.

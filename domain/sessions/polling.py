@@ -302,8 +302,8 @@ class PolledSession(EndingSession):
     def keeping_due_at(self, current: Self, *, since: Self) -> Self:
         """Return the session with the `due_at` of `current` if it has changed since `since`.
 
-        A webhook or a return may have set it meanwhile. A settled session is returned unchanged,
-        because it is not polled.
+        A webhook or a return may have set `due_at` meanwhile. A settled session is returned
+        unchanged, because it is not polled.
         """
         if self.is_settled or current.due_at in (None, since.due_at):
             return self

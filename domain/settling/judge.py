@@ -307,7 +307,7 @@ class Agreed(NamedTuple):
 
     @property
     def bookings_until(self) -> datetime | None:
-        """The time until which the card is kept for its bookings, or None if there are none."""
+        """The time until which the card is kept for its bookings, or None without bookings."""
         return last_kept_until(self.agreements)
 
 

@@ -121,8 +121,8 @@ class ReceiveWebhook:
     def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether an unsigned notice would make a session due earlier.
 
-        It would not if it does not identify a session, or if it is repeated before the PSP may be
-        asked about the session. Such a notice is ignored without writing to the storage.
+        Return False if the notice does not identify a session, or if it is repeated before the PSP
+        may be asked about the session. Such a notice is ignored without writing to the storage.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)

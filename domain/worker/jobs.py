@@ -49,7 +49,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """The result of a job, and what it shows about the target.
+    """The result of a job, with the facts that it shows about the target.
 
     `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP
     has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the
