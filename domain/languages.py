@@ -52,7 +52,7 @@ def parse_locale(value: object) -> str | None:
 
 
 def canonical(tag: str) -> str | None:
-    """Return a tag in the case of RFC 5646, section 2.1.1, or None if it is malformed."""
+    """Return a tag with the letter case of RFC 5646, section 2.1.1, or None if it is malformed."""
     if len(tag) > MAX_TAG_LENGTH or not tag.isascii() or not _TAG.fullmatch(tag.lower()):
         return None
     subtags = tag.lower().split("-")

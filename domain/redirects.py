@@ -17,7 +17,8 @@ from domain.uri_schemes import belongs_to_others
 
 MAX_REDIRECT_URI_LENGTH: Final = 2_048
 
-# The characters of RFC 3986. Backslash is not one of them: browsers read it as a slash.
+# The characters that RFC 3986 allows. A backslash is not allowed, because browsers read it as a
+# slash.
 _URI_CHARACTERS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
 # @ is not allowed, so user information (user:password@) is refused.
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9\-_]{0,61}[A-Za-z0-9_])?"

@@ -292,8 +292,8 @@ class Kind(Generic[Record]):
     - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if
       given.
     - `check`: raises an error if a record does not fit the stored records.
-    - `put_many`: stores records, and returns how many it skipped. None means that it never skips
-      any.
+    - `put_many`: stores records, and returns the number of skipped records, or None if it never
+      skips records.
     - `keeps_order`: whether records are stored in the order of the file instead of by id.
     - `unique`: the name, in words, of the value that must differ between all rows.
     """

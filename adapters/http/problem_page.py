@@ -124,8 +124,8 @@ def protect_page(
 ) -> None:
     """Set headers that forbid resources of other hosts, framing, and sending a referrer.
 
-    On a page with a form, the origin is allowed as the referrer. Without it, browsers would send
-    the form with the origin "null".
+    On a page with a form, the origin is allowed as the referrer. Without a referrer, browsers would
+    send the form with the origin "null".
     """
     script = "script-src 'self'; connect-src 'self'; " if has_script else ""
     resp.set_header(

@@ -223,7 +223,10 @@ def payment_body(
     currency: str,
     webhooks_url: str | None,
 ) -> Mapping[str, object]:
-    """Return the body that creates the payment: zero, by card, as the first payment of a sequence."""
+    """Return the body that creates the payment of a page.
+
+    The payment is a card payment of zero, and the first payment of a sequence.
+    """
     body = {
         "amount": {"currency": currency, "value": "0" if currency in _WHOLE else "0.00"},
         "description": request.center_name,

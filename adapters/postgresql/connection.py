@@ -265,8 +265,8 @@ class Connections:
     ) -> None:
         """Set the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take. Commands pass None: then statements
-        have no limit, and units may read from a standby. `on_wait` is called with the seconds that
+        `statement_seconds` is how long a statement may take. Commands pass None, so that statements
+        have no limit and units may read from a standby. `on_wait` is called with the seconds that
         each unit has waited for a connection.
         """
         self._url = url

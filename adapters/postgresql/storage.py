@@ -25,7 +25,7 @@ class PostgresqlStorage(Storage):
     """Stores records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` connections are open at once. Each is opened when it is needed. A
-    statement may take `statement_seconds`. Commands pass None: then statements have no limit, and
+    statement may take `statement_seconds`. Commands pass None, so that statements have no limit and
     units may read from a standby. `on_wait` is called with the seconds that each unit has waited
     for a connection.
     """
@@ -61,7 +61,7 @@ class PostgresqlStorage(Storage):
                 with self._write_unit() as unit:
                     return work(unit)
             except Conflict:
-                # The pause is random, so that the conflicting units do not meet once more.
+                # The pause is random, so that the same units do not conflict again.
                 time.sleep(uniform(0, seconds))  # noqa: S311 - nobody gains by guessing it
         with self.write() as unit:
             return work(unit)

@@ -32,7 +32,9 @@ class EndOfAgreement(StrEnum):
     MOVED = "moved"
     NO_SHOW_CHARGED = "no_show_charged"
     REPLACED = "replaced"
-    """The guest made another agreement in its place. All other reasons are stated by the shop."""
+    """The guest made another agreement in place of this agreement. The shop states all other
+    reasons.
+    """
 
 
 class ChargeIndicator(StrEnum):

@@ -66,7 +66,7 @@ class ShownAgreement:
     def clicked(
         self, *, attempt: int, browser: str, keeps: bool, now: datetime, card: str | None = None
     ) -> AgreementClick:
-        """Return the record of a click on the button. `keeps` tells whether the box was ticked.
+        """Return the record of a click on the button. `keeps` is whether the box was ticked.
 
         `card` is the card on file that the page offered, such as `visa 4242`, or None.
         """

@@ -178,7 +178,7 @@ def _filled(part: str, values: Mapping[str, str | None]) -> str:
 
 
 def _parts_of(content: str) -> dict[str, str]:
-    """Return the parts of a text, which is a TOML file. Raises InvalidField."""
+    """Parse `content`, the TOML file of a text, and return its parts. Raises InvalidField."""
     if len(content) > MAX_FILE_LENGTH:
         raise _refused(f"a file of at most {MAX_FILE_LENGTH} characters")
     try:

@@ -50,7 +50,7 @@ class SetReservationText:
     def __call__(
         self, center_id: str, language: str, *, own: str | None = None, off: bool = False
     ) -> ReservationTextSet:
-        """Set the operator's `own` text, or the shipped text if it is None.
+        """Set the operator's `own` text, or the shipped text if `own` is None.
 
         `off` removes the text.
         """

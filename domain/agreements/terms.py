@@ -52,12 +52,13 @@ class AgreementTerms:
 
     `reference` is the client's own name for the booking, and `description` describes what was
     booked. The booking begins at `starts_at` and ends at `ends_at`. `no_show` is the maximum charge
-    if the guest does not come, and `late_cancellation` if the guest cancels too late. At least one
-    of the two is set. The guest may cancel free of charge until `cancel_by`, or at no time if
-    `cancel_by` is None. `policy_uri` is the address of the full terms.
+    if the guest does not come, and `late_cancellation` is the maximum charge if the guest cancels
+    too late. At least one of them is set. The guest may cancel free of charge until `cancel_by`, or
+    at no time if `cancel_by` is None. `policy_uri` is the address of the full terms.
 
-    `replaces` is the agreement that the guest made before the booking was changed. It ends when the
-    guest agrees to these terms. `reuse` is not part of the terms; it controls what the page offers.
+    `replaces` is the agreement that the guest made before the booking was changed. That agreement
+    ends when the guest agrees to these terms. `reuse` is not part of the terms; it controls what
+    the page offers.
     """
 
     reference: str

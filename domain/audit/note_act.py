@@ -12,9 +12,10 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteAct:
-    """Step: add an audit entry in the unit of work of the act, so that both are stored or neither.
+    """Step: add an audit entry in the unit of work of the act.
 
-    `operator` is the user of the operating system who runs this process.
+    Either both are stored, or neither is. `operator` is the user of the operating system who runs
+    this process.
     """
 
     operator: Actor

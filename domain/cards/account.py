@@ -166,8 +166,8 @@ class Account(Card, WorkAtPsp):
     def withdrawn(self, running: Sequence[Agreement], at: datetime) -> Account:
         """Return this account after a withdrawal. The card is kept only for `running`.
 
-        `running` are the agreements under which the card may be charged, oldest first. If there are
-        none, the card is due to be removed.
+        `running` are the agreements under which the card may be charged, oldest first. If `running`
+        is empty, the card is due to be removed.
         """
         keep_until = last_kept_until(running) or at
         version = running[-1].shown.version if running else self.consent_version

@@ -44,7 +44,8 @@ def make_default(unit: WriteUnit, account: Account, others: Sequence[Account]) -
     """
     if account.is_default:
         return None
-    # The former default is changed first: the storage refuses two defaults even within a unit.
+    # The former default is changed first, because the storage refuses two defaults even within a
+    # unit.
     for other in others:
         if other.is_default:
             unit.accounts.update(replace(other, is_default=False))

@@ -41,8 +41,8 @@ class Discard(WorkAtPsp):
     the discard is done, `done_at` is set and `due_at` is None. The record then stays as proof that
     the token is dead.
 
-    `out_of_reach` tells whether the discard ended because the merchant account was closed. It is
-    None in records from an earlier release. `unknown_since` is the time since which the PSP has not
+    `out_of_reach` is whether the discard ended because the merchant account was closed. It is None
+    in records from an earlier release. `unknown_since` is the time since which the PSP has not
     known the token.
     """
 

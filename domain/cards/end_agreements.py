@@ -28,7 +28,7 @@ from domain.permissions import MAY_ADD_CARDS, Caller
 from domain.storage import Storage, WriteUnit, do_due
 
 STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreement.REPLACED)
-"""The reasons for the end of an agreement that a shop may state."""
+"""The reasons that a shop may state for the end of an agreement."""
 EXPECTED_REASON: Final = f"one of {', '.join(STATED)}"
 MAX_PER_CALL: Final = 100
 """The maximum number of agreements that one call ends, because the worker's other tasks wait."""
@@ -128,7 +128,7 @@ def end_agreement(
     *,
     stated_at: datetime | None = None,
 ) -> bool:
-    """End an agreement, and shorten the time for which its card is kept accordingly.
+    """End an agreement, and accordingly shorten the time for which its card is kept.
 
     If the agreement has already ended because its booking was over, only `reason` is recorded,
     without an event. Return False if nothing changed. The caller commits the unit. Raises

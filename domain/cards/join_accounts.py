@@ -28,7 +28,7 @@ def join_accounts(
     Raises RecordUnreadable.
     """
     kept, removed = _kept_as_one(unit, stays, goes, now), goes.removed(now)
-    # `goes` is removed first: the storage refuses two active accounts with the same card.
+    # `goes` is removed first, because the storage refuses two active accounts with the same card.
     unit.accounts.update(removed)
     unit.accounts.update(kept)
     unit.agreements.move(removed.account_id, kept.account_id)

@@ -82,7 +82,8 @@ class CenterSettings:
 def _parse_contact(value: str) -> str:
     """Return the address unchanged.
 
-    Raises InvalidField for other schemes, and for an address that would prefill a message.
+    Raises InvalidField unless it is a `tel:`, `mailto:` or https address. Also raises InvalidField
+    for an address that would prefill a message.
     """
     is_contact = _is_https(value) or _PHONE.fullmatch(value) or _EMAIL.fullmatch(value)
     if not is_contact or len(value) > _MAX_CONTACT_LENGTH:

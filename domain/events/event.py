@@ -192,7 +192,7 @@ class Secrets:
         return cls(current=f"whsec_{b64encode(random_text.encode()).decode()}")
 
     def rolled(self, random_text: str, now: datetime) -> Secrets:
-        """Return secrets with a new `current`. The old one becomes `previous` for 24 hours."""
+        """Return secrets with a new `current`. The former secret is `previous` for 24 hours."""
         return replace(
             self.of(random_text), previous=self.current, previous_until=now + BOTH_SECRETS_SIGN_FOR
         )

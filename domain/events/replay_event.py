@@ -1,4 +1,4 @@
-"""Replay events: send stored events once more."""
+"""Replay events: send stored events again."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class PortalCard:
     such consent. `running` are the agreements under which the card may be charged now.
     `stays_until` is the time until which the card would stay on file for `running` if the guest
     removed the card, or None if the card would be removed at once. `withdrawn_until` is the same
-    for a withdrawal. `may_be_replaced` tells whether the page offers to replace the card.
+    for a withdrawal. `may_be_replaced` is whether the page offers to replace the card.
     """
 
     account: Account

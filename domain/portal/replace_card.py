@@ -30,9 +30,9 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 class ReplaceCard:
     """Use case: start a session whose card will replace one of a guest's cards; return its link.
 
-    The hosted payment page of the session leads back to the guest's own page. On it, the guest
-    agrees again to the bookings that are not over yet. The old card stays on file until the new
-    card is stored (`take_replaced.py`).
+    The hosted payment page of the session leads back to the guest's own page. In the session, the
+    guest agrees again to the bookings that are not over yet. The old card stays on file until the
+    new card is stored (`take_replaced.py`).
 
     A repeated call returns the same link while it works, so that a guest who presses the button
     several times does not use up the `limits` against card testing.

@@ -78,7 +78,7 @@ def steps_seen(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
                 {"code": card.code, "page": card.attempt},
             )
             for card in unit.refused_cards.of(session.token_id)
-            # 0 is the card that a rule refused. It has no code if the session failed.
+            # Number 0 is the card that a rule refused. This card has no code if the session failed.
             if card.number or card.code
         ),
         *(

@@ -26,7 +26,7 @@ def note_end_of_session(
     *,
     now: datetime,
 ) -> None:
-    """Note the event if the session has ended without a card between the states before and after.
+    """Note the event if the session ended without a card between the states `before` and `after`.
 
     The caller commits the unit.
     """

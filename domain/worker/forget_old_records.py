@@ -18,12 +18,13 @@ from domain.storage import Storage, WriteUnit
 class Retention:
     """How long each kind of record is kept.
 
-    - `sessions`: sessions with their evidence and refused cards, from the end of the session.
-    - `deliveries`: deliveries of events, from the event.
-    - `cards`: cards with their consents, from the removal of the card.
-    - `audit`: entries of the audit trail, from the act.
-    - `browsers`: the browsers of clicks, from the end of the session. If it is zero, browsers are
-      not recorded.
+    - `sessions`: sessions with their evidence and refused cards, counted from the end of the
+      session.
+    - `deliveries`: deliveries of events, counted from the event.
+    - `cards`: cards with their consents, counted from the removal of the card.
+    - `audit`: entries of the audit trail, counted from the act.
+    - `browsers`: the browsers of clicks, counted from the end of the session. If the time is zero,
+      browsers are not recorded.
     """
 
     sessions: timedelta = timedelta(days=400)

@@ -29,7 +29,7 @@ class WorkerProcess:
 class WorkerState(StrEnum):
     """The state of a worker.
 
-    A worker that was killed stays RUNNING until another worker finds that it is LOST.
+    A worker that was killed stays RUNNING until another worker marks it as LOST.
     """
 
     RUNNING = "running"

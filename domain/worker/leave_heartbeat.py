@@ -20,9 +20,9 @@ class LeaveHeartbeat:
     """Use case: store a heartbeat of this worker, and return lost workers.
 
     A worker is lost if it did not stop and its last heartbeat is more than a minute old. Each lost
-    worker is returned once, to one of the other workers. If it comes back and is lost once more, it
-    is returned once more. If the last heartbeat of this worker is old too, no workers are returned,
-    because the database may have been down, or the clock may have jumped. Raises
+    worker is returned once, to one of the other workers. If a lost worker comes back and is lost
+    again, it is returned again. If the last heartbeat of this worker is old too, no workers are
+    returned, because the database may have been down, or the clock may have jumped. Raises
     ServiceUnavailable.
     """
 

@@ -160,8 +160,8 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
     """Compare the cards on file with those at the PSP.
 
     The command lists the cards that are stored only at the PSP, and those that are only on file.
-    The exit status is 1 if there are any. Nothing is changed. A card that a guest is adding right
-    now may be listed as stored only at the PSP.
+    The exit status is 1 if the command lists any cards. Nothing is changed. A card that a guest is
+    adding right now may be listed as stored only at the PSP.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`cardonfile guest`: a guest's stored data, its merge with another, and its erasure."""
+"""`cardonfile guest`: show, export, merge and erase the stored data of guests."""
 
 from __future__ import annotations
 

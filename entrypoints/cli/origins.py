@@ -30,7 +30,7 @@ def move() -> None:
 
 @installation_.command()
 def copy() -> None:
-    """Stop a copy of a database from acting for the original.
+    """Stop a copy of a database from acting in place of the original.
 
     Run this command on the copy, with the settings of the copy. It deletes event endpoints with
     their secrets, events that are due, and discards and readings of cards that are due at PSPs. It
