@@ -226,7 +226,7 @@ class SessionNotFound(Refusal):
 
 
 class SessionEnded(Refusal):
-    """The link of the session no longer works: it was cancelled or settled, or has expired."""
+    """The session was cancelled or settled, or has expired, so its link no longer works."""
 
     code = 409
     type = "session_ended"
@@ -266,7 +266,7 @@ class AgreementReferenceUsed(Refusal):
 
 
 class AgreementEnded(Refusal):
-    """The booking had ended when the card arrived."""
+    """The booking or its agreement had ended before the card could be stored."""
 
     code = 400
     type = "agreement_ended"

@@ -14,7 +14,7 @@ AUTO: Final = "auto"
 """The value that stands for the language that the guest's browser requests."""
 
 MAX_TAG_LENGTH: Final = 35
-"""The maximum length of a tag. Every implementation must accept it (RFC 5646, section 4.4.1)."""
+"""The maximum length of a tag. Every implementation must accept this length (RFC 5646, 4.4.1)."""
 
 _EXPECTED: Final = "a language tag such as de or pt-BR (BCP 47)"
 EXPECTED_LOCALE: Final = f"{_EXPECTED}, or {AUTO}"

@@ -33,7 +33,7 @@ class Waiting(NamedTuple):
 # too.
 @dataclass(frozen=True, kw_only=True)
 class WorkAtPsp:
-    """A record about which workers and requests call a PSP.
+    """A record for which workers and requests call a PSP.
 
     `due_at` is when a worker may lease the record, or the end of its lease. If it is None, the
     record waits for an event. `unanswered_since` is set while the PSP does not respond.
@@ -56,7 +56,7 @@ class WorkAtPsp:
 
 
 class WorkAtPsps(Protocol):
-    """Repository of one kind of record about which PSPs are called. `take_due` leases a record."""
+    """Repository of one kind of record for which PSPs are called. `take_due` leases a record."""
 
     def count_due(self, now: datetime) -> Waiting:
         """Return how many records `take_due` could lease now, and since when the oldest is due."""

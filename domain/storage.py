@@ -51,7 +51,7 @@ class AlreadyStored(Exception):
 
 
 class UnitOfWork(Protocol):
-    """The repositories. All of them show the same consistent state."""
+    """The repositories of one unit of work. All of them show the same consistent state."""
 
     centers: Centers
     guests: Guests

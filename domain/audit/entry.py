@@ -21,7 +21,7 @@ Details: TypeAlias = Mapping[str, str | int]
 
 
 class Action(StrEnum):
-    """What an actor did."""
+    """The kinds of acts in the audit trail."""
 
     TOKEN_ISSUED = "token.issued"  # noqa: S105 - the name of an action
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 - the name of an action

@@ -41,8 +41,8 @@ use up the limit READINGS_PER_MINUTE.
 """
 LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
 LOOKS: Final = 3
-"""The number of counted refusals after which a card is taken to be gone. They are at least
-LOOK_AGAIN_AFTER apart.
+"""The number of counted refusals after which a card is taken to be gone. Counted refusals are at
+least LOOK_AGAIN_AFTER apart.
 """
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
@@ -82,9 +82,9 @@ class Account(Card, WorkAtPsp):
 
     `consent_version` names the text to which the guest agreed before typing in the card, at
     `consented_at` by the PSP's clock. If the guest agreed only to charges for bookings,
-    `keep_until` is the time after which the card is removed. Otherwise it is None, and the card is
-    kept. `withdrawn_at` is when the guest last withdrew the consent to other charges, or removed
-    the card.
+    `keep_until` is the time after which the card is removed. Otherwise, `keep_until` is None, and
+    the card is kept without an end date. `withdrawn_at` is when the guest last withdrew the consent
+    to other charges, or removed the card.
 
     `expiry_notice_at` is the time of the next event about the card's expiry. `charge_reference`,
     `network_transaction_id` and `authenticated` are as in `CardCollected`.
@@ -268,7 +268,7 @@ class Account(Card, WorkAtPsp):
     def told_of_expiry(self, now: datetime) -> Account:
         """Return this account after its expiry notice.
 
-        If it waits for a reading, the reading is before the next notice.
+        If the account waits for a reading, that reading is before the next notice.
         """
         told = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
@@ -362,7 +362,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Return the removed accounts of a guest at a center for which the consent was withdrawn.
+        """Return a guest's removed accounts at a center, if their consent was withdrawn.
 
         A removal by the guest counts as a withdrawal. Accounts that cannot be decoded are left out.
         The accounts are not locked.

@@ -144,7 +144,7 @@ class Fate(Enum):
     ERASED = "erased"
     """The guest of the card was erased."""
     LATER = "later"
-    """The budget of readings is used up for now, and nothing was done."""
+    """The maximum number of readings in a minute is reached, and nothing was done."""
 
     NO_GUEST = "the guest is no longer on file"
     SHARED = "another guest has this guest_reference: create a separate guest at the PSP"
@@ -227,7 +227,7 @@ class ImportCard:
         asked_at: datetime,
         now: datetime,
     ) -> Fate:
-        """Apply the rules to the card, store it if they allow that, and return its fate.
+        """Store the card if the rules allow it, and return its fate.
 
         The guest is locked before the token, as everywhere else.
         """
@@ -302,7 +302,7 @@ def _fate_before_reading(
         return Fate.NO_GUEST
     if unit.discards.get(*card.psp_account, card.token) is not None:
         return Fate.REMOVED
-    # Erasing a guest deletes all cards of the guest's reference at the PSP.
+    # An erasure of a guest deletes all cards that belong to the guest's reference at the PSP.
     if unit.guest_references.guests(card.psp_account, card.guest_reference) - {card.guest_id}:
         return Fate.SHARED
     return None

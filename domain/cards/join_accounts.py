@@ -23,9 +23,9 @@ def join_accounts(
     """Move the agreements and consents of `goes` to `stays`, and remove `goes`; return `stays`.
 
     The remaining account is kept on file as long as either account would have been. A withdrawal
-    from one account applies to both: unless the guest gave a general consent after it, the card is
-    kept only for the running agreements. The caller has locked both accounts, and commits the unit.
-    Raises RecordUnreadable.
+    from one account applies to both. Unless the guest gave a general consent after the withdrawal,
+    the card is kept only for the running agreements. The caller has locked both accounts, and
+    commits the unit. Raises RecordUnreadable.
     """
     kept, removed = _kept_as_one(unit, stays, goes, now), goes.removed(now)
     # `goes` is removed first, because the storage refuses two active accounts with the same card.

@@ -71,10 +71,10 @@ class RefreshAccount:
     locked for the comparison. A change causes an event. If the PSP does not respond, the account is
     read later. If the PSP cannot read cards, the account is only scheduled for the next reading.
 
-    An account is removed if its merchant account is closed, or if its PSP has not known it for a
-    week, unless the keys may be wrong. After the commit, `log_lost` is called with the removed
-    account and the reason. If too many accounts are unknown, they are no longer removed, and
-    `log_stopped` is called with the merchant account.
+    An account is removed if its merchant account is closed, or if its PSP has not known the card
+    for a week, unless the keys may be wrong. After the commit, `log_lost` is called with the
+    removed account and the reason. If too many accounts are unknown, they are no longer removed,
+    and `log_stopped` is called with the merchant account.
     """
 
     storage: Storage

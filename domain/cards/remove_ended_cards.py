@@ -53,8 +53,8 @@ class RemoveEndedCards:
         try:
             account, others = lock_account(unit, found)
         except PaymentAccountNotFound:
-            # The card was removed meanwhile, or moved to another guest. In that case, the next call
-            # finds the card there.
+            # The card was removed or moved to another guest meanwhile. The next call finds a moved
+            # card.
             return
         now = self.clock.now()
         if account.keep_until is not None and account.keep_until < now:

@@ -31,11 +31,10 @@ class ConsentText:
 
     @classmethod
     def own(cls, language: str, text: str) -> ConsentText:
-        """Parse a text that an operator wrote. It becomes one paragraph.
+        """Parse a text that an operator wrote.
 
-        Its version is computed from its content.
-
-        Raises InvalidField.
+        The text becomes one paragraph. Its version is computed from its content. Raises
+        InvalidField.
         """
         line = " ".join(text.split())
         is_valid = 0 < len(line) <= MAX_TEXT_LENGTH and is_clean(line)

@@ -1,4 +1,4 @@
-"""Switch on a language and its consent text for a center's guests, or switch it off."""
+"""Switch a language and its consent text on or off for a center's guests."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class SetConsent:
     def __call__(
         self, center_id: str, language: str, *, own: str | None = None, off: bool = False
     ) -> ConsentSet:
-        """Switch on the language with the operator's `own` text, or the shipped text if it is None.
+        """Switch on the language with the operator's `own` text.
 
-        `off` switches the language off. English cannot be switched off; `off` then restores the
-        shipped text.
+        If `own` is None, the shipped text is used. `off` switches the language off. English cannot
+        be switched off; `off` then restores the shipped text.
         """
         text = None if off else self._text(parse_given_language(language), own)
 

@@ -323,8 +323,9 @@ class DeliveryCounts:
 def parse_endpoint_url(value: str, *, may_be_http: bool) -> str:
     """Check the address of an endpoint that an operator typed, and return it unchanged.
 
-    The address must be https, or http if `may_be_http`, and must not contain user information or a
-    fragment. Whether the host is public is checked at each connection. Raises InvalidField.
+    The address must be https, or may be http if `may_be_http` is set. It must not contain user
+    information or a fragment. Whether the host is public is checked at each connection. Raises
+    InvalidField.
     """
     schemes = ("https", "http") if may_be_http else ("https",)
     if redirect_origin(value) is None or urlsplit(value).scheme not in schemes or "#" in value:

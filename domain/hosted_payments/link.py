@@ -163,7 +163,7 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
 
 
 def session_of_return(storage: Storage, token_id: str) -> CardSession:
-    """Return the session with this token, to which a browser returns from a PSP's page.
+    """Return the session with this token, for a browser that returns from a PSP's page.
 
     The token is part of the address to which the browser returns. The address only redirects the
     browser; it does not open a page. Raises LinkUnknown.

@@ -177,7 +177,8 @@ class OpenHostedPage:
         the PSP. A session that another process has settled in the meantime is returned unchanged.
 
         Raises PageUnderWay while another request is asking the PSP. The click is stored before
-        that, because after a double click the browser keeps the cookie of the second request.
+        PageUnderWay is raised, because after a double click the browser keeps the cookie of the
+        second request.
         """
 
         def note(unit: WriteUnit) -> tuple[CardSession, Sequence[SessionStep], bool]:

@@ -74,7 +74,7 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     if session.attempt is not None and session.attempt.is_unanswered:
         # The PSP may be creating a page on which the guest types in another card.
         return []
-    # The cards are read first to lock them: a merge of the guest waits for these locks.
+    # The cards are read first to lock them, because a merge of the guest waits for these locks.
     accounts = unit.accounts.active_at(session.guest_id, session.center_id)
     merged_at = unit.erasures.last_merge_into(session.guest_id)
     if merged_at is not None and session.created_at <= merged_at + CLOCKS_DIFFER_BY:

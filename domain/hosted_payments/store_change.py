@@ -1,4 +1,4 @@
-"""Store a change to a session that a request from the guest's browser causes."""
+"""Store a change that a request from the guest's browser makes to a session."""
 
 from __future__ import annotations
 

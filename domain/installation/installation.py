@@ -40,6 +40,6 @@ class Installations(Protocol):
         - Access tokens are revoked.
         - All merchant identities are marked as the original's.
 
-        Returns the number of each kind.
+        Return how many records of each kind were changed.
         """
         ...

@@ -98,7 +98,7 @@ class EraseGuest:
     def _erase(self, guest_id: GuestId, caller: Caller | None, at_psps: AtPsps = ()) -> bool:
         """Erase a guest, and return True.
 
-        `at_psps` are references to the guest at PSPs that the database may lack. Return False if
+        `at_psps` are the guest's references at PSPs, which the database may lack. Return False if
         another request has erased or merged the guest at the same time.
         """
         now = self.clock.now()

@@ -12,7 +12,7 @@ from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
-"""The maximum time that a request which read the guest before the erasure may still run."""
+"""A request that read the guest before the erasure ends within this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

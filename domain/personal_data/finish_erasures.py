@@ -130,7 +130,10 @@ class FinishErasures:
         return are_over, at_psps
 
     def _finish_merge(self, looked_at: Erasure, now: datetime) -> None:
-        """Move records of requests that read the guest before the merge, and stored them after it."""
+        """Move records that requests have stored for the former guest after the merge.
+
+        These requests had read the guest before the merge.
+        """
 
         def finish(unit: WriteUnit) -> tuple[GuestId, AtPsps] | None:
             erasure = unit.erasures.get(looked_at.guest_id)
@@ -175,8 +178,9 @@ class FinishErasures:
     def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
         """Store the new state of an erasure, and return True.
 
-        Return False, and store nothing, if the stored erasure differs from `before`. Then more data
-        has appeared, or another process has checked the erasure, and the next check is scheduled.
+        Return False, and store nothing, if the stored erasure differs from `before`. In this case,
+        more data has appeared, or another process has checked the erasure, and the next check is
+        scheduled.
         """
 
         def note(unit: WriteUnit) -> bool:

@@ -25,17 +25,18 @@ from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeGuests:
-    """Use case: move a guest's cards, sessions and refusals to another guest, and remove the first.
+    """Use case: merge a guest into another guest, and remove the merged guest.
 
-    A merge cannot be undone. The guest who stays keeps the names and the default cards. The id of
-    the removed guest is never used again, and its `Erasure` names the guest who stays. `last_fours`
-    are the last four digits of all active cards of both guests, in any order. The permissions
-    `guests:edit` and `guests:erase` are required.
+    The cards, sessions and refusals of the merged guest move to the other guest. A merge cannot be
+    undone. The guest who stays keeps the names and the default cards. The id of the removed guest
+    is never used again, and its `Erasure` names the guest who stays. `last_fours` are the last four
+    digits of all active cards of both guests, in any order. The permissions `guests:edit` and
+    `guests:erase` are required.
 
-    Both guests are added to `file` after the commit, whereas an erased guest is added before it. If
-    the file contained a merge that was not committed, the merge would be carried out later, when
-    the guests may have other cards. If the process dies after the commit, or the file cannot be
-    written, the worker adds the guests (`FinishErasures`).
+    Both guests are added to `file` after the commit, whereas an erased guest is added before the
+    commit. If the file contained a merge that was not committed, the merge would be carried out
+    later, when the guests may have other cards. If the process dies after the commit, or the file
+    cannot be written, the worker adds the guests (`FinishErasures`).
 
     Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
     InvalidField (from, last_fours), GuestNotFound or CardsDoNotMatch.
@@ -66,7 +67,8 @@ class MergeGuests:
             self._begin(unit, goes, stays, now)
             cards = lock_both(unit, goes, stays)
             guests = [unit.guests.get(each) for each in (goes, stays)]
-            # The guests are read under the locks: another merge or an erasure may have removed one.
+            # The guests are read under the locks, because another merge or an erasure may have
+            # removed a guest.
             if None in guests or unit.erasures.get(stays) is not None:
                 raise GuestNotFound
             if sorted(account.last_four for account in cards) != expected:

@@ -65,7 +65,7 @@ def find_visit(unit: UnitOfWork, cookie: str | None, now: datetime) -> Visited:
     session = unit.portal_sessions.get(PortalId(known_id)) if known_id else None
     if session is None or not session.has_visit(secret, now):
         raise PortalEnded
-    # The cards are read first to lock them: a merge of the guest waits for these locks.
+    # The cards are read first to lock them, because a merge of the guest waits for these locks.
     accounts = unit.accounts.active_at(session.guest_id, session.center_id)
     try:
         return _visited(unit, session, accounts)

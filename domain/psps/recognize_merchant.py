@@ -34,7 +34,7 @@ class MerchantOfOriginal(AnotherMerchant):
 class RecognizeMerchant:
     """Step: check that a merchant account's keys still belong to the same merchant.
 
-    It precedes the first call to a PSP. The first identity that the PSP reports is stored
+    This check precedes the first call to a PSP. The first identity that the PSP reports is stored
     permanently. Keys without an identity are accepted only while no identity is stored.
 
     If the records are a copy, keys of the original's merchants and keys without an identity are

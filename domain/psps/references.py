@@ -25,7 +25,7 @@ class GuestReferences(Protocol):
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
         """Return every reference of a guest, with its merchant account, without duplicates.
 
-        References that were replaced are included, and so are those that accounts and pages
+        The result includes references that were replaced, and references that accounts and pages
         contain.
         """
         ...
@@ -52,7 +52,7 @@ class GuestReferences(Protocol):
         ...
 
     def remove(self, guest_id: GuestId) -> None:
-        """Delete the stored references of a guest. Those in accounts and pages stay."""
+        """Delete the stored references of a guest. References in accounts and pages stay."""
         ...
 
 

@@ -14,8 +14,9 @@ from domain.sessions.session import CardSession
 WINDOW: Final = timedelta(hours=24)
 """How long a session or a refused card counts toward the limits."""
 COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
-"""WINDOW, plus a margin for clocks that are slightly ahead. An entry with a later time comes from a
-wrong clock. Such entries are not counted, so that they do not lock out a guest.
+"""Entries are counted within this time after the start of WINDOW. The time includes a margin for
+clocks that are slightly ahead. An entry with a later time comes from a wrong clock, and is not
+counted, so that it does not lock out a guest.
 """
 
 

@@ -214,7 +214,10 @@ class CardSession(PolledSession, RequestedSession):
 
     @property
     def old_at(self) -> datetime:
-        """When the link becomes old. After that, the person who opens it may not be the guest."""
+        """The time at which the link becomes old.
+
+        From then on, the person who opens the link may not be the guest.
+        """
         return self.created_at + DAY
 
     def is_old(self, now: datetime) -> bool:
@@ -259,7 +262,7 @@ class CardSession(PolledSession, RequestedSession):
         return number <= MAX_ATTEMPTS * max(days, 1)
 
     def without_personal_data(self) -> CardSession:
-        """Return the session without the guest's data that is not needed to end it.
+        """Return the session without the guest's data that is not needed to end the session.
 
         The parameters of the page are kept, because the PSP finds the page by them until the end.
         """
@@ -489,7 +492,7 @@ class IdempotencyKeys(Protocol):
     def claim(
         self, caller: CallerName, key: str, token_id: TokenId, *, now: datetime, since: datetime
     ) -> TokenId:
-        """Let the key refer to the session `token_id`, unless it was already used after `since`.
+        """Let the key refer to the session `token_id`, unless the key was used after `since`.
 
         Return the session to which the key now refers. If several processes claim a key at once,
         the first wins.

@@ -24,7 +24,7 @@ from domain.settling.store_agreement import store_agreement
 from domain.storage import RecordUnreadable, Storage, WriteUnit
 
 COMPLETED_WITHIN: Final = timedelta(days=7)
-"""How long after the end of a session a missing agreement is added."""
+"""The time after the end of a session within which a missing agreement is added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

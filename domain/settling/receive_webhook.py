@@ -82,8 +82,8 @@ class ReceiveWebhook:
 
     def _read(self, provider: ProviderName, delivery: WebhookDelivery) -> Sequence[WebhookNotice]:
         """Verify a webhook, and return its notices except those about closed merchant accounts."""
-        # The webhook is verified first: its signature could become too old while the database is
-        # read.
+        # The webhook is verified first, because its signature could become too old while the
+        # database is read.
         try:
             notices = self.providers[provider].read_webhook(delivery)
         except (WebhookRejected, ProviderUnavailable):

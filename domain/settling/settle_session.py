@@ -301,7 +301,8 @@ class SettleSession:
         """
         accounts = unit.accounts.active_at(session.guest_id, session.center_id)
         discard = unit.discards.get(*session.configuration.psp_account, collected.token)
-        # Check the token first: a token that must not be kept is discarded in any case.
+        # The token is checked first, because a token that must not be kept is discarded in any
+        # case.
         verdict = judge_token(session, collected, discard, now)
         if verdict is not None:
             return verdict

@@ -45,7 +45,8 @@ class CloseAccount:
     """Use case: close a merchant account. Only operators call it.
 
     An operator closes an account if it is closed at the PSP, if its keys are revoked, or if its PSP
-    is no longer used here. From then on, the PSP is not called for this account:
+    is no longer used here. From then on, the PSP is not called for this account, with these
+    consequences:
 
     - Open sessions end as cancelled.
     - Cards are removed with the reason `account_closed`.
