@@ -47,8 +47,8 @@ class TextErasureFile(ErasureFile):
     `stripe/default/cus_1`, without blanks. Each line ends with a full stop.
 
     The line of a merged guest begins with both ids, as in `>id>id`. Earlier releases ignore lines
-    that do not begin with an id. They must ignore merged guests, because they would discard the
-    cards.
+    that do not begin with an id. If they did not ignore merged guests, they would erase these
+    guests and discard the cards.
     """
 
     path: Path | None

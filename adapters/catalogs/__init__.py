@@ -58,7 +58,7 @@ class Catalog:
         return escape(self.text(key)).format(**isolated)
 
     def text(self, key: str, **values: object) -> str:
-        """Return the text without markup, for places without markup: an attribute, or a title."""
+        """Return the text without markup, for places such as an attribute or a title."""
         text: str = self._found(key)
         return text.format(**values) if values else text
 
@@ -83,7 +83,7 @@ def _isolated(value: object) -> object:
 
 
 def catalog(*wishes: str) -> Catalog:
-    """Return the catalog of the first language in `wishes` that has one, such as `de` for `de-AT`.
+    """Return the catalog of the first of the `wishes` that has a catalog, such as `de` for `de-AT`.
 
     If no language has a catalog, return the English catalog.
     """

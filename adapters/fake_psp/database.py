@@ -159,8 +159,9 @@ def _use_write_ahead_log(db: Database) -> None:
 
 
 def _make_private(path: Path) -> None:
-    # SQLite gives the -wal and -shm files the mode of the database. An existing file is not opened:
-    # closing it would drop the locks of this process's other connections (POSIX advisory locks).
+    # SQLite gives the -wal and -shm files the mode of the database. An existing file is not opened,
+    # because closing it would drop the locks of this process's other connections (POSIX advisory
+    # locks).
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:

@@ -4,8 +4,8 @@ Refusals that concern HTTP itself, such as those of a path or a body, are define
 
 The code of a refusal is both the HTTP status and the `code` in the body. The header `Error-Type`
 contains the type of the refusal, which is the same for all its messages. Under `/api/v1`, the error
-object is wrapped in an envelope. Under other paths, and if `page` or `size` is refused, it is not.
-Guests' browsers get an HTML page.
+object is wrapped in an envelope. Under other paths, and if `page` or `size` is refused, it is not
+wrapped. Guests' browsers get an HTML page.
 """
 
 from __future__ import annotations

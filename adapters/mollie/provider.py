@@ -368,7 +368,8 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
     """Yield up to three customers for the guest, until the caller finds one that exists.
 
     1. The customer on file, if there is one.
-    2. A customer created with the guest's idempotency key, so that a concurrent call gets the same.
+    2. A customer created with the guest's idempotency key, so that a concurrent call gets the same
+       customer.
     3. If that customer was deleted within the hour, or Mollie has saved a fault under the key, a
        customer created for this attempt.
     """

@@ -26,7 +26,7 @@ class Diagnosis(StrEnum):
 class Finding(NamedTuple):
     """A finding about a subject, such as `keys`.
 
-    `text` is one line, which must not contain a secret. If there is a problem, it tells the
+    `text` is one line, which must not contain a secret. If there is a problem, the text tells the
     operator what to do.
     """
 

@@ -1032,7 +1032,7 @@ class TestListCards:
     def test_the_pages_of_a_long_card_list_contain_every_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
-        # One more than PSPs usually list at once.
+        # The number is one more than PSPs usually list at once.
         for _ in range(101):
             session.another().type_card()
 
@@ -1345,7 +1345,7 @@ class TestSignedTime:
     ) -> None:
         now = session.psp.clock.now()
         replayed = session.psp.sign(session.event(), at=now - timedelta(hours=1))
-        # With the name before the time, as in "t=1790000000".
+        # The pattern includes the name before the time, as in "t=1790000000".
         both = re.compile(rf"([A-Za-z_]+=)?{_TIME.pattern}")
         text = text.format(now=int(now.timestamp()))
         headers = {name: both.sub(text, value) for name, value in replayed.headers.items()}

@@ -57,7 +57,7 @@ UNKNOWN: Final = "unknown"
 
 LINK: Final = "link"
 """The brand of a "card" that is a Link account, with any payment method behind it (PaymentMethod,
-`card.brand`). It has no fingerprint, and no bank has checked its address.
+`card.brand`). Such a card has no fingerprint, and no bank has checked its address.
 """
 
 DETACH_GRACE: Final = timedelta(minutes=1)
