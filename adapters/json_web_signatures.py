@@ -111,7 +111,7 @@ def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON ty
     If a member is repeated, some programs use its first value and others its last value.
     """
 
-    def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:  # as above
+    def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:  # values of any JSON type
         found = dict(pairs)
         if len(found) != len(pairs):
             raise ValueError

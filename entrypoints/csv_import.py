@@ -52,7 +52,7 @@ _BOM: Final = "\ufeff"
 Record = TypeVar("Record")
 Row: TypeAlias = tuple[int, Any]  # Any, because the kind of the record is known at run time only
 """The line on which a row begins, and its record."""
-Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, as above
+Check: TypeAlias = Callable[[UnitOfWork, Any], None]  # Any, for the same reason
 
 
 class CsvRefused(Exception):

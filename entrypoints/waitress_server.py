@@ -143,7 +143,7 @@ class Server:
             "ident": None,
         }
         server = create_server(self._respond, map=self._channels, **options)
-        assert isinstance(server, BaseWSGIServer)  # as for any single socket
+        assert isinstance(server, BaseWSGIServer)  # which is made for a single socket
         server.channel_class = _Channel
         # Any, because the stubs are wrong about two of its attributes.
         self._server: Any = server

@@ -66,7 +66,7 @@ class Catalog:
         """Return the texts of a table, by the last part of their keys, for a script."""
         return {name: each for name, each in self._found(key).items() if isinstance(each, str)}
 
-    def _found(self, key: str) -> Any:  # a text, or a table of such
+    def _found(self, key: str) -> Any:  # a text, or a table of texts
         found: Any = self._words
         for name in key.split("."):
             found = found[name]

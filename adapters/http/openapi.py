@@ -201,7 +201,7 @@ def _schema(name: str, schema: Json) -> Json:
     if "properties" not in schema:
         # The schema describes the values of an enumeration.
         return schema
-    properties = cast(dict[str, Json], schema["properties"])  # a schema of a Struct has them
+    properties = cast(dict[str, Json], schema["properties"])  # the properties of a Struct
     for described in properties.values():
         # Responses always contain all fields. In a request, client generators would treat a field
         # with a default as required.
@@ -305,7 +305,7 @@ def _responses(operation: Operation) -> dict[str, Json]:
 
 
 def _with_common_headers(operation: Operation, status: str, response: Json) -> Json:
-    headers = cast(Json, response.get("headers", {}))  # as made below
+    headers = cast(Json, response.get("headers", {}))  # made by `_responses`
     is_counted = operation.calls is not None and operation.method != "get" and status != "401"
     common = [REQUEST_ID, *(_WRITE_HEADERS if is_counted else ())]
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in common}

@@ -66,7 +66,7 @@ class Counts:
             for each in begin_at_0:
                 labelled(each)
 
-            def observe(*values: Any) -> None:  # the labels, then the seconds
+            def observe(*values: Any) -> None:  # first the labels, then the seconds
                 with _HARMLESSLY:
                     labelled(*values[:-1]).observe(values[-1])
 

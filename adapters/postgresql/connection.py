@@ -245,7 +245,7 @@ class Transaction:
         else:
             if committed != "COMMIT":
                 # PostgreSQL rolls back if an earlier statement of the transaction failed.
-                raise RuntimeError("this unit of work has failed before")
+                raise RuntimeError("an earlier statement of this unit of work failed")
 
     def end(self) -> None:
         """Refuse further statements. May be called more than once."""

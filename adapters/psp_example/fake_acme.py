@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from adapters.psp_suite.stand_in import Request, Response, html_response, json_response
 
-Json: TypeAlias = dict[str, Any]  # as it goes over the wire
+Json: TypeAlias = dict[str, Any]  # JSON, as in requests and responses
 
 GOOD, ANOTHER_GOOD = "4242424242424242", "5555555555554444"
 REFUSED, CHALLENGED, WRONG_ADDRESS = "4000000000000002", "4000000000003220", "4000000000000010"

@@ -116,7 +116,7 @@ OUTAGES: Final = frozenset(
 )
 """Trouble that is not related to the keys with which a call was made."""
 
-Json: TypeAlias = Any  # as it goes over the wire
+Json: TypeAlias = Any  # JSON, as in requests and responses
 
 _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
     bool: ("x", 7, None),
@@ -1369,7 +1369,7 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
     single = [*lasting, *([Trouble.NONSENSE, Trouble.OUT_OF_ORDER] if is_remote else [])]
-    if is_remote:  # those that are declared from 401 on
+    if is_remote:  # the kinds from UNAUTHORIZED on
         lasting += list(Trouble)[list(Trouble).index(Trouble.UNAUTHORIZED) :]
     for method, call in each_call(facts):
         tells = method in (Method.OUTCOME, Method.OUTCOME_WITH_CARD, Method.CLOSE)
@@ -1836,7 +1836,7 @@ class TestDeadline:
                 slow = opened.enter_context(closing(type(psp)(folder)))
                 session = Session(slow, slow.adapter(), a_request(slow), [])
                 act = session.prepare(method or Method.START)
-                if method is None:  # a page that exists already
+                if method is None:  # START of a page that exists
                     act()
                     slow.clock.advance(slow.facts.list_lag)
                 if is_silent:

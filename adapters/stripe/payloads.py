@@ -208,7 +208,7 @@ def _address(billing: BillingInfo) -> CustomerUpdateParamsAddress:
 
 
 _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-_Time = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799)]  # to the end of the year 9999
+_Time = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799)]  # up to the end of the year 9999
 
 
 class SessionStatus(StrEnum):

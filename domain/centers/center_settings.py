@@ -68,7 +68,7 @@ class CenterSettings:
         parts = urlsplit(self.contact or "")
         return parts.netloc or parts.path
 
-    def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # fields of different types
+    def changed(self, named: Mapping[str, Any]) -> CenterSettings:  # values of any type
         """Return the settings with the changes in `named`, which maps names to unparsed values.
 
         The value of a logo is the content of its file. Raises InvalidField.
@@ -150,7 +150,7 @@ def _parse_logo(content: bytes) -> Logo:
     raise InvalidField("logo", f"a PNG or WebP picture of at most {MAX_LOGO_BYTES // 1000} KB")
 
 
-_PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # of different types
+_PARSERS: Final[Mapping[str, Callable[[Any], Any]]] = {  # for fields of different types
     "contact": _parse_contact,
     "color": _parse_color,
     "logo": _parse_logo,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 
 class _Dataclass(Protocol):
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # of any type
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # fields of any type
 
 
 Record = TypeVar("Record", bound=_Dataclass)

@@ -149,7 +149,7 @@ class ConfigurePayments:
     def __call__(
         self,
         center_id: str,
-        named: Mapping[str, Any] | None,  # as `changed` takes it
+        named: Mapping[str, Any] | None,  # unparsed values, as in `changed`
     ) -> ConfiguredPayments:
         """Change the configuration, and return the center with its old and new configuration."""
 

@@ -40,7 +40,7 @@ class SetCenter:
     def __call__(
         self,
         center_id: str,
-        named: Mapping[str, Any],  # as `CenterSettings.changed` takes it
+        named: Mapping[str, Any],  # unparsed values, as in `CenterSettings.changed`
     ) -> ChangedSettings:
         """Change the settings, and return the center with its old and new settings."""
 

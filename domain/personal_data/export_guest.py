@@ -116,7 +116,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     return {name: _shown(value, tokens) for name, value in found.items()}
 
 
-def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # of any type
+def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # a value of any type
     """Return a value with its records converted to mappings, without anything that gives access."""
     if is_dataclass(value):
         hidden = _HIDDEN.get(type(value), ())

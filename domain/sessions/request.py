@@ -46,7 +46,7 @@ class RequestedSession:
     agreement: AgreementTerms | None = None
 
     @property
-    def requested(self) -> dict[str, Any]:  # of any type
+    def requested(self) -> dict[str, Any]:  # values of any type
         """The fields of the content. Two requests with equal fields count as the same request."""
         return {field.name: getattr(self, field.name) for field in fields(RequestedSession)}
 

@@ -194,7 +194,7 @@ class JobRunner(Generic[Target]):
                 raise
             except Exception as fault:
                 result = JobResult(fault=fault)
-                if not isinstance(fault, RecordUnreadable):  # which the storage has logged
+                if not isinstance(fault, RecordUnreadable):  # the storage has logged it
                     log.error("reconciling_one_failed", exc_info=fault)
             if result.attempt is not None:
                 self._note_attempt(result.attempt)
