@@ -31,7 +31,7 @@ STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreem
 """The reasons that a shop may state for the end of an agreement."""
 EXPECTED_REASON: Final = f"one of {', '.join(STATED)}"
 MAX_PER_CALL: Final = 100
-"""The maximum number of agreements that one call ends, because the worker's other tasks wait."""
+"""The maximum number of agreements that one call ends. Meanwhile, the worker's other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from domain.storage import Storage, WriteUnit, do_due
 AGREEMENT_ENDED: Final = "agreement_ended"
 """The reason in the event `account.removed`."""
 MAX_PER_CALL: Final = 100
-"""The maximum number of cards that one call removes, because the worker's other tasks wait."""
+"""The maximum number of cards that one call removes. Meanwhile, the worker's other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

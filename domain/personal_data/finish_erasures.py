@@ -1,4 +1,4 @@
-"""Finish erasures: ask the PSPs to delete a guest, then clear the data that was needed for that."""
+"""Finish erasures: ask the PSPs to delete a guest, then clear the data that the calls needed."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ class NotFound(ProviderRefused):
 
 
 UNKNOWN_FOR: Final = timedelta(minutes=10)
-"""An object counts as gone after the PSP has answered for this time that it does not know the
-object.
+"""How long a PSP must keep answering that it does not know an object. After that, the object counts
+as gone.
 
 No PSP is known to need longer until all of its machines know a new object.
 """

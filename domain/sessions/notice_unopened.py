@@ -13,7 +13,7 @@ from domain.sessions.session import CardSession, half_of_life
 from domain.storage import Storage, WriteUnit, do_due
 
 MAX_PER_CALL: Final = 100
-"""The maximum number of sessions that one call examines, because the worker's other tasks wait."""
+"""The maximum number of sessions examined by one call. Meanwhile, the worker's other tasks wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

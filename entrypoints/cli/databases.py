@@ -59,7 +59,7 @@ def backup(*, folder: Path, keep: int | None) -> None:
     """Copy the databases into FOLDER, and check the copies.
 
     The service may run meanwhile. The names of the files contain an id of the installation and the
-    time in UTC. Only their owner can read them. The audit trail records each backup. For
+    time in UTC. Only the owner can read the files. The audit trail records each backup. For
     PostgreSQL, the programs pg_dump and pg_restore must be installed.
 
     \b
