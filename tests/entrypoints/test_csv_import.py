@@ -534,7 +534,7 @@ def test_the_memory_use_of_an_import_does_not_grow_with_the_number_of_rows(
             tracemalloc.stop()
 
     # What is kept from the first time on does not count.
-    peak(2_000)
-    few = peak(2_000)
+    peak(1_000)
+    few = peak(1_000)
     # A reference to an object for each row would be more. Garbage may wait for its collector.
-    assert peak(9_000) < few + 250_000
+    assert peak(5_000) < few + 120_000

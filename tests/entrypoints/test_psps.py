@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -18,6 +19,8 @@ from entrypoints.psps import installed_names, load_psps
 from entrypoints.settings import Settings, unknown_settings
 from entrypoints.settings_error import SettingsError
 from tests.entrypoints.conftest import PLUGIN, Site
+
+ACME = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "a secret"}
 
 
 def test_an_installed_psp_plugin_is_imported_only_if_it_is_configured(site: Site) -> None:
@@ -41,20 +44,27 @@ def test_the_settings_of_a_psp_plugin_are_read_from_the_environment(site: Site) 
 
 
 @pytest.mark.parametrize(
-    ("told", "is_live"),
-    [("True", True), ("False", False), ("None", None), ("'yes'", None), ("1/0", None)],
+    ("told", "is_live", "currency"),
+    [
+        ("True", True, None),
+        ("False", False, None),
+        ("None", None, None),
+        ("'euro'", None, None),
+        ("'chf'", None, "CHF"),
+        ("978", None, None),
+        ("1/0", None, None),
+    ],
 )
-def test_a_psp_plugin_states_whether_a_merchant_account_takes_real_cards(
-    site: Site, told: str, is_live: bool | None
+def test_an_invalid_answer_from_a_psp_plugin_about_a_merchant_account_is_ignored(
+    site: Site, told: str, is_live: bool | None, currency: str | None
 ) -> None:
-    site.install(
-        "cardonfile-acme", PLUGIN[:-2] + f"    is_live=lambda settings, account: {told},\n)\n"
-    )
-    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "key"}
+    hooks = "".join(f"    {hook}=lambda *_: {told},\n" for hook in ("is_live", "currency"))
+    site.install("cardonfile-acme", f"{PLUGIN[:-2]}{hooks})\n")
 
-    psp = Settings.read(environment).psps[ProviderName("acme")]
+    psp = Settings.read(ACME).psps[ProviderName("acme")]
 
     assert psp.is_live(DEFAULT_MERCHANT_ACCOUNT) is is_live
+    assert psp.currency(DEFAULT_MERCHANT_ACCOUNT) == currency
 
 
 @pytest.mark.parametrize("psp", ["stripe", "mollie"])
@@ -72,18 +82,6 @@ def test_a_psp_plugin_returns_the_currency_that_is_set_for_a_merchant_account(ps
     assert read.currency(DEFAULT_MERCHANT_ACCOUNT) == "CHF"
     assert read.currency(MerchantAccount("without_keys")) is None
     assert Settings.read({}).psps[ProviderName(psp)].currency(DEFAULT_MERCHANT_ACCOUNT) is None
-
-
-@pytest.mark.parametrize("told", ["'euro'", "978", "1/0"])
-def test_an_invalid_currency_from_a_psp_plugin_is_ignored(site: Site, told: str) -> None:
-    site.install(
-        "cardonfile-acme", PLUGIN[:-2] + f"    currency=lambda settings, account: {told},\n)\n"
-    )
-    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "key"}
-
-    psp = Settings.read(environment).psps[ProviderName("acme")]
-
-    assert psp.currency(DEFAULT_MERCHANT_ACCOUNT) is None
 
 
 def test_the_fake_psp_never_counts_as_live() -> None:
@@ -106,12 +104,8 @@ def test_an_unknown_setting_for_a_psp_plugin_is_reported(site: Site) -> None:
 
 
 def test_the_refusal_of_an_unknown_psp_names_the_installed_psps() -> None:
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError, match=r"no PSP 'amce' is .* ones are fake, mollie, stripe$"):
         load_psps("amce")
-
-    assert str(refused.value) == (
-        "CARDONFILE_PSPS: no PSP 'amce' is installed; the installed ones are fake, mollie, stripe"
-    )
 
 
 @pytest.mark.parametrize(
@@ -126,11 +120,10 @@ def test_the_refusal_of_an_unknown_psp_names_the_installed_psps() -> None:
         ("raise TypeError('a\\nb' * 999)", r"cannot be loaded: TypeError: a\nba\nb"),
         ("raise ValueError('sk_live_secret')", "cannot be loaded: ValueError"),
         ("raise SystemExit", "cannot be loaded: SystemExit"),
-        ("", "cannot be loaded: AttributeError"),
         ("PLUGIN = object()", "is not a PspPlugin: cardonfile_acme:PLUGIN"),
         (PLUGIN.replace('name="acme"', 'name="other"'), "calls itself 'other'"),
     ],
-    ids=["module", "import", "argument", "text", "secret", "exit", "missing", "kind", "name"],
+    ids=["module", "import", "argument", "text", "secret", "exit", "kind", "name"],
 )
 def test_a_broken_psp_plugin_is_refused_in_one_sentence(site: Site, code: str, said: str) -> None:
     site.install("cardonfile-acme", code)
@@ -149,10 +142,7 @@ def test_a_broken_psp_plugin_is_refused_in_one_sentence(site: Site, code: str, s
     [
         ("import domain.ports", "No module named 'domain.ports'; if it is for another interface, "),
         (PLUGIN.replace("interface=3,", ""), "'interface'; if it is for another interface, "),
-        (
-            PLUGIN.replace("interface=3", "interface=4"),
-            "cardonfile-acme is for the PSP interface 4, but this cardonfile has 3: ",
-        ),
+        (PLUGIN.replace("interface=3", "interface=4"), "4, but this cardonfile has 3: "),
     ],
     ids=["earlier module", "not stated", "later"],
 )
@@ -161,11 +151,9 @@ def test_a_psp_plugin_for_another_interface_version_is_refused_with_the_remedy(
 ) -> None:
     site.install("cardonfile-acme", code)
 
-    with pytest.raises(SettingsError) as refused:
+    advice = f"{why}install a release of cardonfile-acme for interface 3"
+    with pytest.raises(SettingsError, match=f"{re.escape(advice)}$"):
         load_psps("acme")
-
-    advice = "install a release of cardonfile-acme for interface 3"
-    assert str(refused.value).endswith(f"{why}{advice}")
 
 
 @pytest.mark.parametrize(
@@ -184,12 +172,9 @@ def test_the_message_of_an_exception_in_a_psp_plugin_is_not_shown(
         f"{PLUGIN}\ndef fail(*given): raise ValueError('a secret', *given)\n"
         f"import dataclasses\nPLUGIN = dataclasses.replace(PLUGIN, {hook}=fail)",
     )
-    environment = {"CARDONFILE_PSPS": "acme", "CARDONFILE_ACME_API_KEY": "a secret"}
 
-    with pytest.raises(SettingsError) as refused:
-        use(Settings.read(environment))
-
-    assert str(refused.value) == f"the PSP acme cannot {what} (ValueError)"
+    with pytest.raises(SettingsError, match=rf"^the PSP acme cannot {what} \(ValueError\)$"):
+        use(Settings.read(ACME))
 
 
 def use(settings: Settings) -> None:

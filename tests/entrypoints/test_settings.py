@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from limits.storage import RedisStorage
 
@@ -29,6 +28,7 @@ from entrypoints.settings import (
     unknown_settings,
 )
 from entrypoints.settings_error import SettingsError
+from tests.fuzzing import TIMES
 
 
 def read(environment: dict[str, str]) -> Settings | str:
@@ -70,7 +70,7 @@ def test_all_database_files_are_in_the_current_folder_by_default(
     assert settings.write_limit is None
     assert settings.rate_limit_storage is None
     assert (settings.metrics, settings.metrics_folder) == (None, None)
-    assert stripe(environment) is None
+    assert (stripe(environment), settings.jwt) == (None, None)
 
 
 # Shows S18.
@@ -78,22 +78,14 @@ def test_all_database_files_are_in_the_current_folder_by_default(
 def test_the_repr_of_settings_does_not_show_the_address_of_a_database_server(scheme: str) -> None:
     postgresql = f"{scheme}://cardonfile:s3cret@db.internal/cardonfile"
     redis = "rediss://cardonfile:s3cret@[::1]:6380/0"
-    settings = Settings.read(
+    read = Settings.read(
         {"CARDONFILE_DATABASE_URL": postgresql, "CARDONFILE_RATE_LIMIT_STORAGE": redis}
     )
 
-    assert settings.database == PostgresqlDatabase(postgresql)
-    assert settings.rate_limit_storage == redis
-    assert "s3cret" not in f"{settings!r} {settings} {settings.database}"
-    assert fake(settings) == Path("cardonfile-fake-psp.db")
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104 - nothing is bound here
-def test_listening_on_every_address_requires_a_public_base_url(host: str) -> None:
-    with pytest.raises(SettingsError, match="CARDONFILE_PUBLIC_BASE_URL"):
-        Settings.read({}, host=host)
-    public = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
-    assert Settings.read(public, host=host).public_base_url == "https://cards.example"
+    assert read.database == PostgresqlDatabase(postgresql)
+    assert read.rate_limit_storage == redis
+    assert "s3cret" not in f"{read!r} {read} {read.database}"
+    assert fake(read) == Path("cardonfile-fake-psp.db")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +107,13 @@ def test_the_values_of_settings_are_normalized(name: str, value: str, expected: 
     assert getattr(settings, {"DATABASE_URL": "database"}.get(name, name.lower())) == expected
 
 
-@pytest.mark.parametrize(
-    ("host", "base_url"),
-    [("10.0.0.5", "http://10.0.0.5:9000"), ("::1", "http://[::1]:9000")],
-)
-def test_the_public_base_url_is_the_listening_address_by_default(host: str, base_url: str) -> None:
-    assert Settings.read({}, host=host, port=9000).public_base_url == base_url
+def test_the_public_base_url_is_the_listening_address_by_default() -> None:
+    assert Settings.read({}, host="::1", port=9000).public_base_url == "http://[::1]:9000"
+    for host in ("0.0.0.0", "::"):  # noqa: S104 - nothing is bound here
+        with pytest.raises(SettingsError, match="CARDONFILE_PUBLIC_BASE_URL"):
+            Settings.read({}, host=host)
+        public = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
+        assert Settings.read(public, host=host).public_base_url == "https://cards.example"
 
 
 @pytest.mark.parametrize(
@@ -232,6 +225,7 @@ NAMES: Final = (
 
 
 # Shows S18.
+@settings(max_examples=50 * TIMES)
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), texts))
 def test_any_invalid_setting_value_is_refused_in_one_line_that_does_not_show_the_value(
     environment: dict[str, str],
@@ -272,29 +266,16 @@ class TestFiles:
         assert settings.erasures_file == Path("erased")
 
     # Shows S18.
-    @pytest.mark.parametrize("text", [None, b"", b" \n", b"\xff", b"a\0b", b"x" * 70_000])
+    @pytest.mark.parametrize("text", [b"", b" \n", b"\xff", b"a\0b", b"x" * 70_000])
     def test_the_refusal_of_a_settings_file_does_not_show_its_content(
-        self, tmp_path: Path, text: bytes | None
+        self, tmp_path: Path, text: bytes
     ) -> None:
-        file = tmp_path / "s3cret"
-        if text is not None:
-            file.write_bytes(text)
-
-        refused = read({"CARDONFILE_RATE_LIMIT_STORAGE_FILE": str(file)})
-
-        assert isinstance(refused, str)
-        assert refused.startswith("CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file ")
-        assert "s3cret" not in refused
-
-    @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-    def test_a_settings_file_must_be_a_regular_file(
-        self, tmp_path: Path, make: Callable[[Path], None]
-    ) -> None:
-        make(tmp_path / "s3cret")
-
-        assert read({"CARDONFILE_RATE_LIMIT_STORAGE_FILE": str(tmp_path / "s3cret")}) == (
-            "CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file that is not empty and has at most 64 KiB"
-        )
+        (tmp_path / "s3cret").write_bytes(text)
+        os.mkfifo(tmp_path / "s3cret-pipe")
+        for name in ("s3cret", "s3cret-pipe", "s3cret-missing", "."):
+            refused = str(read({"CARDONFILE_RATE_LIMIT_STORAGE_FILE": str(tmp_path / name)}))
+            assert refused.startswith("CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file ")
+            assert "s3cret" not in refused
 
     def test_the_settings_of_a_psp_are_recognized_if_a_file_enables_the_psp(
         self, tmp_path: Path
@@ -308,11 +289,11 @@ class TestFiles:
         self, tmp_path: Path
     ) -> None:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
+        both = "DATABASE_URL and CARDONFILE_DATABASE_URL_FILE are both set: unset one of them$"
 
-        assert read({**named, "CARDONFILE_DATABASE_URL": "sqlite:///s3cret.db"}) == (
-            "CARDONFILE_DATABASE_URL and CARDONFILE_DATABASE_URL_FILE are both set: unset one of them"
-        )
-        assert "must name" in str(read({**named, "CARDONFILE_DATABASE_URL": ""}))
+        for value, said in (("sqlite:///s3cret.db", both), ("", "must name")):
+            with pytest.raises(SettingsError, match=said):
+                Settings.read({**named, "CARDONFILE_DATABASE_URL": value})
 
 
 @pytest.mark.parametrize(
@@ -323,27 +304,20 @@ class TestFiles:
         ("cardonfile_database_url", "CARDONFILE_DATABASE_URL"),
         ("CARDONFILE_STRIPE_SPA_WEBHOOK_SECRET", "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS"),
         ("CARDONFILE_STRIPE_CURENCY", "CARDONFILE_STRIPE_CURRENCY"),
-        ("CARDONFILE_PORT", None),
+        ("CARDONFILE_PORT", ""),
     ],
 )
-def test_an_unknown_setting_is_reported_with_the_nearest_name(
-    name: str, nearest: str | None
-) -> None:
+def test_an_unknown_setting_is_reported_with_the_nearest_name(name: str, nearest: str) -> None:
     environment = {name: "s3cret", "CARDONFILE_STRIPE_SPA_SECRET_KEY": "sk_test_x"}
 
     (sentence,) = unknown_settings(environment)
 
     assert sentence.startswith(f"{name} is not a setting")
-    if nearest is not None:
-        assert sentence.endswith(f"; did you mean {nearest}")
+    assert sentence.partition("; did you mean ")[2] == nearest
     assert "s3cret" not in sentence
     assert unknown_settings({name: ""}) != []
-
-
-def test_an_obsolete_setting_is_reported_with_the_name_of_its_successor() -> None:
-    (sentence,) = unknown_settings({"CARDONFILE_ADD_CARD_LIMIT": "60/minute"})
-
-    assert sentence.startswith("CARDONFILE_ADD_CARD_LIMIT was replaced by CARDONFILE_WRITE_LIMIT")
+    (replaced,) = unknown_settings({"CARDONFILE_ADD_CARD_LIMIT": "60/minute"})
+    assert replaced.startswith("CARDONFILE_ADD_CARD_LIMIT was replaced by CARDONFILE_WRITE_LIMIT")
 
 
 def test_variables_that_an_orchestrator_sets_do_not_count_as_unknown_settings() -> None:
@@ -367,46 +341,33 @@ class TestLiveKeys:
         "CARDONFILE_STRIPE_SPA_SECRET_KEY": "rk_live_x",
         "CARDONFILE_STRIPE_SPA_WEBHOOK_SECRETS": "whsec_spa",
     }
+    PUBLIC: Final = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
 
     @pytest.mark.parametrize(
         ("more", "host", "named"),
         [
             ({}, "10.0.0.5", "set CARDONFILE_PUBLIC_BASE_URL"),
-            ({"PUBLIC_BASE_URL": ""}, "10.0.0.5", "set CARDONFILE_PUBLIC_BASE_URL"),
-            ({"PUBLIC_BASE_URL": "http://spa.localhost"}, "::", "set CARDONFILE_PUBLIC_BASE_URL"),
-            ({"PUBLIC_BASE_URL": "http://0.0.0.0:8000"}, "::", "set CARDONFILE_PUBLIC_BASE_URL"),
+            ({"CARDONFILE_PUBLIC_BASE_URL": "http://spa.localhost"}, "::", "set CARDONFILE_PUBLIC"),
+            ({"CARDONFILE_PUBLIC_BASE_URL": "http://0.0.0.0:8000"}, "::", "set CARDONFILE_PUBLIC"),
             (
-                {"PUBLIC_BASE_URL": "https://cards.example", "ALLOW_FAKE_PSP": "1"},
-                "127.0.0.1",
-                "unset CARDONFILE_ALLOW_FAKE_PSP",
+                {**PUBLIC, "CARDONFILE_ALLOW_FAKE_PSP": "1"},
+                *("127.0.0.1", "unset CARDONFILE_ALLOW_FAKE_PSP"),
             ),
         ],
     )
     def test_live_keys_are_refused_on_loopback_addresses_or_together_with_the_fake_psp(
         self, more: dict[str, str], host: str, named: str
     ) -> None:
-        environment = self.LIVE | {f"CARDONFILE_{name}": value for name, value in more.items()}
-
         with pytest.raises(SettingsError) as refused:
-            Settings.read_to_serve(environment, host=host, port=8000)
+            Settings.read_to_serve(self.LIVE | more, host=host, port=8000)
         assert str(refused.value).startswith(
             f"CARDONFILE_STRIPE_SPA_SECRET_KEY is a live key: {named}"
         )
 
-    @pytest.mark.parametrize(
-        "environment",
-        [
-            {**LIVE, "CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"},
-            {**LIVE, "CARDONFILE_STRIPE_SPA_SECRET_KEY": "rk_test_x"},
-        ],
-        ids=["live", "test"],
-    )
-    def test_live_keys_require_a_public_address_but_test_keys_do_not(
-        self, environment: dict[str, str]
-    ) -> None:
-        settings = Settings.read_to_serve(environment, host="127.0.0.1", port=8000)
-
-        assert (settings.live_key is None) is (fake(settings) is not None)
+    def test_live_keys_require_a_public_address_but_test_keys_do_not(self) -> None:
+        for changed in (self.PUBLIC, {"CARDONFILE_STRIPE_SPA_SECRET_KEY": "rk_test_x"}):
+            settings = Settings.read_to_serve(self.LIVE | changed, host="127.0.0.1", port=8000)
+            assert (settings.live_key is None) is (fake(settings) is not None)
 
 
 class TestStripe:
@@ -424,13 +385,12 @@ class TestStripe:
 
         of_stripe = stripe(environment)
         assert of_stripe is not None
+        secrets = ("whsec_new", "whsec_old")
         assert of_stripe.accounts == {
-            MerchantAccount("default"): StripeKeys(
-                secret_key="sk_test_default",
-                webhook_secrets=("whsec_new", "whsec_old"),
-                currency="usd",
+            "default": StripeKeys(
+                secret_key="sk_test_default", webhook_secrets=secrets, currency="usd"
             ),
-            MerchantAccount("harbor_spa"): StripeKeys(
+            "harbor_spa": StripeKeys(
                 secret_key="rk_live_harbor", webhook_secrets=("whsec_harbor",), currency="eur"
             ),
         }
@@ -448,6 +408,10 @@ class TestStripe:
         assert of_stripe is not None
         assert list(of_stripe.accounts) == [account]
 
+    WHOLE: Final = {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x"}
+    X: Final = {f"X_{name}": value for name, value in WHOLE.items()}
+    NO_SECRET: Final = "SECRETS must be a webhook secret"
+
     # Shows S13.
     @pytest.mark.parametrize(
         ("settings", "named"),
@@ -455,52 +419,21 @@ class TestStripe:
             ({"SECRET_KEY": "sk_test_x"}, "CARDONFILE_STRIPE_WEBHOOK_SECRETS is missing"),
             ({"X_WEBHOOK_SECRETS": "whsec_x"}, "CARDONFILE_STRIPE_X_SECRET_KEY is missing"),
             ({"CURRENCY": "eur"}, "missing; CARDONFILE_STRIPE_CURRENCY also needs"),
-            (
-                {"X_SECRET_KEY": "a", "X_WEBHOOK_SECRETS": "whsec_x", "X_CURRENCY": "euro"},
-                "CARDONFILE_STRIPE_X_CURRENCY must be",
-            ),
-            (
-                {"SECRET_KEY": "pk_test_x", "WEBHOOK_SECRETS": "whsec_x"},
-                "_SECRET_KEY must be .* not a publishable key",
-            ),
-            (
-                {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "sk_test_y"},
-                "SECRETS must be a webhook secret",
-            ),
-            (
-                {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_x,"},
-                "SECRETS must be a webhook secret",
-            ),
-            ({"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": " "}, "SECRETS is blank"),
-            (
-                {"SECRET_KEY": "sk_test_x", "WEBHOOK_SECRETS": "whsec_"},
-                "SECRETS must be a webhook secret",
-            ),
-            (
-                {"DEFAULT_SECRET_KEY": "sk_test_x"},
-                "for the default account, set CARDONFILE_STRIPE_",
-            ),
+            ({**X, "X_CURRENCY": "euro"}, "CARDONFILE_STRIPE_X_CURRENCY must be"),
+            ({**WHOLE, "SECRET_KEY": "pk_test_x"}, "_SECRET_KEY must be .* not a publishable key"),
+            ({**WHOLE, "WEBHOOK_SECRETS": "sk_test_y"}, NO_SECRET),
+            ({**WHOLE, "WEBHOOK_SECRETS": "whsec_x,"}, NO_SECRET),
+            ({**WHOLE, "WEBHOOK_SECRETS": "whsec_"}, NO_SECRET),
+            ({**WHOLE, "WEBHOOK_SECRETS": " "}, "SECRETS is blank"),
+            ({"DEFAULT_SECRET_KEY": "sk_test_x"}, "default account, set CARDONFILE_STRIPE_"),
             ({"harbor_SECRET_KEY": "sk_test_x"}, "capital letters"),
             ({"HARBOR-SPA_SECRET_KEY": "sk_test_x"}, "capital letters"),
             ({"A" * 65 + "_SECRET_KEY": "sk_test_x"}, "capital letters"),
             (
-                {
-                    "A_SECRET_KEY": "sk_test_x",
-                    "A_WEBHOOK_SECRETS": "whsec_a",
-                    "B_SECRET_KEY": "sk_test_x",
-                    "B_WEBHOOK_SECRETS": "whsec_b",
-                },
-                "CARDONFILE_STRIPE_A_SECRET_KEY and CARDONFILE_STRIPE_B_SECRET_KEY have the same value",
+                {**WHOLE, **X, "X_WEBHOOK_SECRETS": "whsec_y"},
+                "STRIPE_SECRET_KEY and CARDONFILE_STRIPE_X_SECRET_KEY have the same value",
             ),
-            (
-                {
-                    "A_SECRET_KEY": "sk_test_a",
-                    "A_WEBHOOK_SECRETS": "whsec_x,whsec_a",
-                    "B_SECRET_KEY": "sk_test_b",
-                    "B_WEBHOOK_SECRETS": "whsec_x",
-                },
-                "have the same value",
-            ),
+            ({**WHOLE, **X, "X_SECRET_KEY": "sk_test_y"}, "have the same value"),
         ],
     )
     def test_incomplete_or_ambiguous_stripe_keys_are_refused_without_showing_the_keys(
@@ -520,9 +453,6 @@ class TestJwt:
         "CARDONFILE_JWT_AUDIENCE": "cardonfile",
         "CARDONFILE_JWT_KEYS": "https://id.example/certs",
     }
-
-    def test_json_web_tokens_are_refused_unless_they_are_configured(self) -> None:
-        assert Settings.read({}).jwt is None
 
     @pytest.mark.parametrize(
         ("settings", "named"),

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import ctypes
 import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Final
+import struct
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.databases import make_database
-from tests.entrypoints.conftest import ROOT, CommandLine
-from tests.programs import RUNTIME, free_port
-from tests.waiting import LIMIT_SECONDS
+from tests.entrypoints.conftest import CommandLine
+from tests.programs import free_port
 
 COMMANDS = [("migrate",), ("token", "list"), ("reconcile",)]
-# Each command with its settings, one after the other.
-RUN: Final = f"""
-import json, os, sys
-{RUNTIME}
-from entrypoints.cli.main import main
-for arguments, settings in json.loads(sys.argv[1]):
-    os.environ.update(settings)
-    try:
-        main(arguments, prog_name="cardonfile")
-    except SystemExit as end:
-        print(end.code)
-"""
+
+
+def stop_overriding_file_modes() -> None:
+    """Take from root, in this thread, the two capabilities with which root overrides file modes."""
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    # From <linux/capability.h>: version 3, and effective, permitted and inheritable sets of 64 bits.
+    header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    assert libc.capget(header, sets) == 0
+    fewer = [each & ~(1 << 1 | 1 << 2) for each in struct.unpack("6I", sets.raw)]
+    assert libc.capset(header, struct.pack("6I", *fewer)) == 0
 
 
 def test_a_folder_in_place_of_the_database_file_is_refused(unmigrated: CommandLine) -> None:
@@ -50,50 +47,29 @@ def test_a_folder_in_place_of_the_fake_psps_database_file_is_refused(
     assert complaint.startswith(f"the fake PSP cannot use its database ({file}: ")
 
 
-def test_the_refusal_of_an_inaccessible_database_file_states_the_reason(tmp_path: Path) -> None:
-    read_only, fixed, hidden = (tmp_path / name / "cards.db" for name in ("a", "b", "c"))
+def test_the_refusal_of_an_inaccessible_database_file_states_the_reason(
+    unmigrated: CommandLine,
+) -> None:
+    read_only, fixed, hidden = (unmigrated.folder / name / "cards.db" for name in ("a", "b", "c"))
     for database in (read_only, fixed):
         database.parent.mkdir()
         make_database(database)
     read_only.chmod(0o400)
     fixed.parent.chmod(0o500)
     hidden.parent.mkdir(mode=0)
-    serve = ["serve", "--port", str(free_port())]
-    commands = [
-        (serve, read_only),
-        (serve, fixed),
-        (["token", "list"], hidden),
-        (["status"], hidden),
-    ]
-    settings = {"CARDONFILE_FAKE_PSP_DATABASE": str(tmp_path / "fake-psp.db")}
-    given = [
-        (arguments, {**settings, "CARDONFILE_DATABASE_URL": f"sqlite:///{database}"})
-        for arguments, database in commands
-    ]
-    # Without the privilege of root to override file modes.
-    bound = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
 
-    ended = subprocess.run(
-        [
-            *(bound if os.geteuid() == 0 else ()),
-            *(sys.executable, "-W", "error", "-c", RUN, json.dumps(given)),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-
-    fixed.parent.chmod(0o700)
-    assert ended.stdout.split() == ["1", "1", "1", "3"]
+    unmigrated.environment["CARDONFILE_FAKE_PSP_DATABASE"] = str(unmigrated.folder / "fake-psp.db")
+    serve, token_list = ("serve", "--port", str(free_port())), ("token", "list")
     reasons = (
-        "attempt to write a readonly database; this user may not read and write the file",
-        "; this user may not write in its folder",
-        *["; the file does not exist, or this user may not search its folder"] * 2,
+        (serve, read_only, "a readonly database; this user may not read and write the file"),
+        (serve, fixed, "this user may not write in its folder"),
+        (token_list, hidden, "the file does not exist, or this user may not search its folder"),
     )
-    for line, (_, database), reason in zip(
-        ended.stderr.splitlines(), commands, reasons, strict=True
-    ):
-        assert line.startswith(f"Error: the database cannot be used ({database}: ")
-        assert f"{reason}): check that" in line
+    with ThreadPoolExecutor(1, initializer=stop_overriding_file_modes) as thread:
+        for command, database, reason in reasons:
+            settings = {"CARDONFILE_DATABASE_URL": f"sqlite:///{database}"}
+            complaint = thread.submit(unmigrated.refuses, *command, **settings).result()
+            assert complaint.startswith(f"the database cannot be used ({database}: ")
+            assert f"{reason}): check that" in complaint
+    fixed.parent.chmod(0o700)
+    hidden.parent.chmod(0o700)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,37 +25,23 @@ from tests.postgresql import new_database
 
 TABLES = (
     *("access_tokens", "audit_entries", "card_sessions", "centers", "center_settings"),
-    "center_consent_texts",
-    *("consent_texts", "consents"),
-    *("discards", "evidence"),
-    *("event_deliveries", "event_endpoints", "guest_references"),
-    *(
-        "guests",
-        "idempotency_keys",
-        "installations",
-        "merchant_identities",
-        "merchant_standings",
-        "payment_accounts",
-    ),
+    *("center_consent_texts", "consent_texts", "consents", "discards", "evidence"),
+    *("event_deliveries", "event_endpoints", "guest_references", "guests", "idempotency_keys"),
+    *("installations", "merchant_identities", "merchant_standings", "payment_accounts"),
     *("payment_configurations", "products", "psp_guests", "refused_cards", "workers"),
 )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def installation(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
-    if request.param == "sqlite":
-        installed = Installation(tmp_path)
-        yield installed
-        installed.close()
-        return
-    with new_database(request.getfixturevalue("postgresql_server")) as url:
-        installed = Installation(
-            tmp_path,
-            CARDONFILE_DATABASE_URL=url,
-            CARDONFILE_FAKE_PSP_DATABASE=str(tmp_path / "fake-psp.db"),
-        )
-        yield installed
-        installed.close()
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'cards.db'}"
+        if request.param == "postgresql":
+            server = request.getfixturevalue("postgresql_server")
+            url = stack.enter_context(new_database(server))
+        fake_psp = {"CARDONFILE_FAKE_PSP_DATABASE": str(tmp_path / "fake-psp.db")}
+        installed = Installation(tmp_path, CARDONFILE_DATABASE_URL=url, **fake_psp)
+        yield stack.enter_context(closing(installed))
 
 
 def migrate_as_the_next_release(installation: Installation) -> None:
@@ -110,58 +97,58 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     return [each.event.reason for each in reversed(deliveries)]
 
 
-class TestReleaseWithoutCardRefreshes:
-    def test_cards_stored_by_a_release_without_card_refreshes_are_refreshed(
-        self, installation: Installation
-    ) -> None:
-        account = installation.stored_card()
-        unknown: tuple[str, ...] = ("due_at", "asked_at", "read_at", "unanswered_since")
-        unknown += ("charge_reference", "authenticated")
-        as_stored_by_a_release_without(installation, "payment_accounts", Account, *unknown)
-        installation.clock.advance(timedelta(minutes=1))
+def test_cards_stored_by_a_release_without_card_refreshes_get_missing_details_at_a_refresh(
+    installation: Installation,
+) -> None:
+    account_id = installation.stored_card().account_id
+    installation.has_endpoint("https://shop.example/events")
+    unknown: tuple[str, ...] = ("due_at", "asked_at", "read_at", "unanswered_since")
+    unknown += ("charge_reference", "authenticated", "funding", "issuer_country", "wallet")
+    as_stored_by_a_release_without(installation, "payment_accounts", Account, *unknown)
+    assert installation.account(account_id).funding is None
+    installation.clock.advance(READ_FIRST_AFTER)
 
-        assert installation.read_cards() == 1
-        stored = installation.account(account.account_id)
-        assert stored.read_at == installation.clock.now()
-        assert (stored.charge_reference, stored.authenticated) == (None, None)
+    assert installation.read_cards() == 1
+
+    account = installation.account(account_id)
+    assert account.read_at == installation.clock.now()
+    assert (account.charge_reference, account.authenticated) == (None, None)
+    assert (account.funding, account.issuer_country) == (Funding.CREDIT, "US")
+    assert not installation.deliveries()
 
 
-class TestReleaseWithoutExpiryNotices:
-    @pytest.fixture(autouse=True)
-    def account(self, installation: Installation) -> Account:
-        account = installation.stored_card()
-        installation.container.add_event_endpoint()(
-            url="https://shop.example/events", types=[EventType.ACCOUNT_EXPIRING]
-        )
-        return account
+@pytest.fixture
+def account(installation: Installation) -> Account:
+    """Return a card whose expiry notices are stored for an endpoint."""
+    account = installation.stored_card()
+    installation.has_endpoint(types=[EventType.ACCOUNT_EXPIRING])
+    return account
 
-    def test_cards_stored_by_a_release_without_expiry_notices_get_their_notices(
-        self, installation: Installation
-    ) -> None:
-        as_stored_by_a_release_without(
-            installation, "payment_accounts", Account, "expiry_notice_at"
-        )
 
-        assert notices(installation, installation.clock.now()) == []
-        assert notices(installation, datetime(2031, 8, 30, tzinfo=UTC)) == []
-        month = ["expires_in_30_days"]
-        assert notices(installation, datetime(2031, 8, 31, tzinfo=UTC)) == month
-        both = [*month, "expires_in_7_days"]
-        assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
+@pytest.mark.usefixtures("account")
+def test_cards_stored_by_a_release_without_expiry_notices_get_their_notices(
+    installation: Installation,
+) -> None:
+    as_stored_by_a_release_without(installation, "payment_accounts", Account, "expiry_notice_at")
 
-    def test_cards_removed_by_a_release_without_expiry_notices_get_no_notice(
-        self, installation: Installation, account: Account
-    ) -> None:
-        notice_at = account.expiry_notice_at
-        assert notice_at is not None
-        installation.remove_card(account)
-        change_by_hand(
-            installation.storage,
-            f"UPDATE payment_accounts SET expiry_notice_at = '{notice_at.isoformat()}'",
-        )
+    assert notices(installation, installation.clock.now()) == []
+    assert notices(installation, datetime(2031, 8, 30, tzinfo=UTC)) == []
+    month = ["expires_in_30_days"]
+    assert notices(installation, datetime(2031, 8, 31, tzinfo=UTC)) == month
+    both = [*month, "expires_in_7_days"]
+    assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
 
-        assert notices(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
-        assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == []
+
+def test_cards_removed_by_a_release_without_expiry_notices_get_no_notice(
+    installation: Installation, account: Account
+) -> None:
+    assert account.expiry_notice_at is not None
+    installation.remove_card(account)
+    at = account.expiry_notice_at.isoformat()
+    change_by_hand(installation.storage, f"UPDATE payment_accounts SET expiry_notice_at = '{at}'")
+
+    assert notices(installation, datetime(2031, 9, 1, tzinfo=UTC)) == []
+    assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == []
 
 
 # Shows I11.
@@ -197,19 +184,7 @@ def test_a_card_stored_by_a_release_without_consents_has_the_consent_of_its_sess
 
 
 # Shows S28.
-def test_the_page_for_a_session_from_an_earlier_release_does_not_show_guest_details(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    as_stored_by_a_release_without(installation, "card_sessions", CardSession, "shows_guest")
-
-    installation.open_page(session)
-
-    request = installation.session(session.token_id).current_attempt.request
-    assert (request.guest_name, request.guest_email) == ("", None)
-
-
-def test_the_page_for_a_session_from_an_earlier_release_is_in_english(
+def test_the_page_for_a_session_from_an_earlier_release_is_in_english_without_guest_details(
     installation: Installation,
 ) -> None:
     installation.container.set_consent()(CENTER_ID, "de")
@@ -221,7 +196,8 @@ def test_the_page_for_a_session_from_an_earlier_release_is_in_english(
     change_by_hand(
         installation.storage, f"UPDATE card_sessions SET {remove} WHERE attempt IS NOT NULL"
     )
-    as_stored_by_a_release_without(installation, "card_sessions", CardSession, "locale")
+    unknown = ("locale", "shows_guest")
+    as_stored_by_a_release_without(installation, "card_sessions", CardSession, *unknown)
 
     installation.open_page(unopened)
 
@@ -229,6 +205,7 @@ def test_the_page_for_a_session_from_an_earlier_release_is_in_english(
         request = installation.session(session.token_id).current_attempt.request
         assert request.consent == a_shipped_consent()
         assert request.language == "en"
+    assert (request.guest_name, request.guest_email) == ("", None)
 
 
 def test_no_card_is_lost_if_an_earlier_release_drops_fields_that_it_does_not_know(
@@ -250,21 +227,3 @@ def test_no_card_is_lost_if_an_earlier_release_drops_fields_that_it_does_not_kno
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     assert len(installation.accounts()) == 1
-
-
-def test_a_card_stored_by_an_earlier_release_gets_missing_details_at_the_next_refresh(
-    installation: Installation,
-) -> None:
-    account_id = installation.stored_card().account_id
-    installation.has_endpoint("https://shop.example/events")
-    as_stored_by_a_release_without(
-        installation, "payment_accounts", Account, "funding", "issuer_country", "wallet"
-    )
-    assert installation.account(account_id).funding is None
-    installation.clock.advance(READ_FIRST_AFTER)
-
-    assert installation.read_cards() == 1
-
-    account = installation.account(account_id)
-    assert (account.funding, account.issuer_country) == (Funding.CREDIT, "US")
-    assert not installation.deliveries()

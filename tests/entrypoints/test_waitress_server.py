@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any, Final
+from typing import Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 from structlog.testing import capture_logs
 from waitress.channel import HTTPChannel
-from waitress.server import create_server
 
 from adapters.http.middleware import SECURITY_HEADERS
 from entrypoints import waitress_server
@@ -253,101 +252,6 @@ def test_a_client_that_disconnects_is_logged_without_the_request_path(
         wait_until(lambda: caplog.records)
 
     assert [each.getMessage() for each in caplog.records] == ["Client disconnected while serving"]
-
-
-class TestInternalsOfWaitress:
-    """Tests waitress's own classes for everything undocumented that `waitress_server` uses."""
-
-    @pytest.fixture
-    def server(self) -> Iterator[Any]:  # the stubs have two of its attributes wrong
-        """Return a waitress server without threads. The test does the work of threads and loop."""
-        with closing(listen("127.0.0.1", 0)) as listening:
-            options: dict[str, Any] = {"sockets": [listening], "threads": 0}
-            server: Any = create_server(always(b"hello"), map={}, **options)
-            yield server
-            for channel in list(server.active_channels.values()):
-                channel.handle_close()
-            server.close()
-
-    @pytest.fixture
-    def client(self, server: Any) -> Iterator[socket.socket]:
-        with connected(server.effective_port) as client:
-            server.handle_accept()
-            yield client
-
-    def test_a_waitress_connection_shows_the_state_of_its_requests(
-        self, server: Any, client: socket.socket, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (channel,) = server.active_channels.values()
-        client.sendall(GET[:10])
-        channel.handle_read()
-        assert (channel.request is None, channel.requests) == (False, [])
-        client.sendall(GET[10:])
-        channel.handle_read()
-        (request,) = channel.requests
-        assert (channel.request, request.headers) == (None, {"HOST": "x"})
-
-        monkeypatch.setattr(channel, "send", lambda *_, **__: 0)  # a socket that is full
-        request.headers["CONNECTION"] = "close"
-        channel.service()
-        assert channel.requests == []
-        assert channel.total_outbufs_len > len(b"hello")
-        assert channel.close_when_flushed
-
-        channel.handle_close()
-        assert server.active_channels == {}
-
-    def test_a_waitress_connection_is_writable_while_another_thread_sends(
-        self, server: Any, client: socket.socket
-    ) -> None:
-        """When this fails for waitress's own class, `_Channel` can be removed."""
-        (own,) = server.active_channels.values()
-        assert server.channel_class is HTTPChannel
-        server.channel_class = waitress_server._Channel
-        with connected(server.effective_port), ThreadPoolExecutor(1) as main_thread:
-            server.handle_accept()
-            ours = next(each for each in server.active_channels.values() if each is not own)
-            for channel in (own, ours):
-                channel.total_outbufs_len = 1
-                assert channel.writable()
-            with own.outbuf_lock, ours.outbuf_lock:
-                assert main_thread.submit(own.writable).result()
-                assert not main_thread.submit(ours.writable).result()
-
-    def test_the_trigger_of_waitress_makes_its_loop_call_a_function(self, server: Any) -> None:
-        called: list[str] = []
-        server.trigger.pull_trigger(lambda: called.append("in the loop"))
-        assert called == []
-
-        server.trigger.handle_read()
-
-        assert called == ["in the loop"]
-
-    def test_the_loop_of_waitress_ends_when_its_map_is_empty(self, server: Any) -> None:
-        assert set(server._map.values()) == {server, server.trigger}
-        server.trigger.pull_trigger(server._map.clear)
-
-        server.run()
-
-    def test_the_task_dispatcher_of_waitress_lists_its_running_threads(self, server: Any) -> None:
-        dispatcher, goes_on = server.task_dispatcher, threading.Event()
-        dispatcher.set_thread_count(1)
-
-        class Task:
-            def service(self) -> None:
-                goes_on.wait(LIMIT_SECONDS)
-
-            def cancel(self) -> None:
-                pass
-
-        dispatcher.add_task(Task())
-        wait_until(lambda: not dispatcher.queue)
-        dispatcher.shutdown(timeout=0)
-        assert len(dispatcher.threads) == 1
-
-        goes_on.set()
-        dispatcher.shutdown(timeout=LIMIT_SECONDS)
-        assert not dispatcher.threads
 
 
 def test_a_client_that_sends_tls_to_the_http_port_is_disconnected(

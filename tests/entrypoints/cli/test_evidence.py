@@ -15,6 +15,7 @@ from tests.databases import audit_trail, committed
 from tests.entrypoints.conftest import CommandLine
 
 ACCOUNT = an_account()
+SHOW = ("card", "evidence", ACCOUNT.account_id)
 
 
 @pytest.fixture
@@ -46,56 +47,38 @@ def test_evidence_verify_works_without_a_database(
     with_card: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evidence, keys = with_card.folder / "evidence.json", published(with_card)
-    evidence.write_text(with_card.succeeds("card", "evidence", ACCOUNT.account_id))
+    evidence.write_text(with_card.succeeds(*SHOW))
     cardonfile_url = f"sqlite:///{with_card.folder / 'elsewhere.db'}"
     with_card.environment["CARDONFILE_DATABASE_URL"] = cardonfile_url
     monkeypatch.delenv("CARDONFILE_EVIDENCE_KEYS_FILE")
     verify = ("evidence", "verify", str(evidence), "--keys", str(keys))
 
-    assert with_card.succeeds(*verify).startswith(
-        f"genuine: about the payment account {ACCOUNT.account_id}, made at "
-    )
+    genuine = f"genuine: about the payment account {ACCOUNT.account_id}, made at "
+    assert with_card.succeeds(*verify).startswith(genuine)
     # Evidence of a former key stays valid.
     with_card.succeeds("evidence", "new-key", keys_of(with_card))
     published(with_card)
-    assert with_card.succeeds(*verify).startswith(
-        f"genuine: about the payment account {ACCOUNT.account_id}, made at "
-    )
+    assert with_card.succeeds(*verify).startswith(genuine)
     evidence.write_text(evidence.read_text().replace("You may charge my card.", "You may not."))
     assert "the signature is for another document" in with_card.refuses(*verify)
 
 
-def test_card_evidence_is_recorded_in_the_audit_trail(with_card: CommandLine) -> None:
-    with_card.succeeds("card", "evidence", ACCOUNT.account_id)
-
-    (noted,) = audit_trail(with_card.storage)
-    assert (noted.action, noted.about) == (Action.EVIDENCE_SHOWN, ACCOUNT.account_id)
-
-
 def test_card_evidence_can_be_written_as_an_html_page(with_card: CommandLine) -> None:
-    page = with_card.succeeds("card", "evidence", ACCOUNT.account_id, "--html")
+    page = with_card.succeeds(*SHOW, "--html")
 
     assert page.startswith("<!doctype html>")
     assert "You may charge my card." in page
     assert "“Agree”" in page
+    (noted,) = audit_trail(with_card.storage)
+    assert (noted.action, noted.about) == (Action.EVIDENCE_SHOWN, ACCOUNT.account_id)
 
 
 def test_card_evidence_about_an_erased_guest_requires_an_option(with_card: CommandLine) -> None:
     assert with_card.run("guest", "erase", GUEST_ID).exit_code == 0
 
-    assert "--after-erasure" in with_card.refuses("card", "evidence", ACCOUNT.account_id)
-    page = with_card.succeeds("card", "evidence", ACCOUNT.account_id, "--after-erasure", "--html")
+    assert "--after-erasure" in with_card.refuses(*SHOW)
+    page = with_card.succeeds(*SHOW, "--after-erasure", "--html")
     assert "zoe@guests.example" not in page
-
-
-def test_card_evidence_says_how_to_create_a_missing_key(
-    with_card: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CARDONFILE_EVIDENCE_KEYS_FILE")
-
-    assert "cardonfile evidence new-key" in with_card.refuses(
-        "card", "evidence", ACCOUNT.account_id
-    )
 
 
 def test_a_new_evidence_key_is_stored_in_a_file_that_only_its_owner_can_read(
@@ -105,10 +88,12 @@ def test_a_new_evidence_key_is_stored_in_a_file_that_only_its_owner_can_read(
     assert keys.stat().st_mode & 0o777 == 0o600
 
     keys.chmod(0o644)
-    refused = with_card.refuses("card", "evidence", ACCOUNT.account_id)
+    refused = with_card.refuses(*SHOW)
     assert "CARDONFILE_EVIDENCE_KEYS_FILE must name a file that only its owner can read" in refused
     with_card.succeeds("evidence", "new-key", keys_of(with_card))
     assert keys.stat().st_mode & 0o777 == 0o600
+    no_keys = with_card.refuses(*SHOW, CARDONFILE_EVIDENCE_KEYS_FILE="")
+    assert "cardonfile evidence new-key" in no_keys
 
 
 def test_evidence_new_key_does_not_overwrite_a_file_without_keys(cardonfile: CommandLine) -> None:

@@ -20,7 +20,7 @@ from adapters.psp_suite.samples import (
     a_page_request,
     a_uuid,
 )
-from domain.audit.entry import Action, AuditEntry
+from domain.audit.entry import Action
 from domain.billing import BillingInfo
 from domain.cards.account import AccountFilter
 from domain.errors import PaymentMethodAlreadyExists
@@ -164,27 +164,18 @@ def test_the_export_of_a_guest_contains_no_secrets_of_links_or_cards(on_file: Co
     assert [secret for secret in secrets if secret in printed] == []
 
 
-def test_the_export_of_a_guest_lists_the_previous_export(on_file: CommandLine) -> None:
-    first, second = exported(on_file), exported(on_file)
-
-    assert noted(on_file) == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
-    assert [len(each["audit_entries"]) for each in (first, second)] == [0, 1]
-    assert second["audit_entries"][0]["action"] == Action.GUEST_EXPORTED
-
-
 def test_the_export_of_a_guest_contains_the_audit_entries_about_all_its_records(
     on_file: CommandLine,
 ) -> None:
     abouts = [an_account(1).account_id, TOKEN_ID[:8]]
     with committed(on_file.storage) as unit:
         for number, about in enumerate([*abouts, an_account(3).account_id]):
-            unit.audit_trail.add(an_entry(number, about))
+            unit.audit_trail.add(an_audit_entry(number, about=about))
 
     assert [each["about"] for each in exported(on_file)["audit_entries"]] == sorted(abouts)
-
-
-def an_entry(number: int, about: str) -> AuditEntry:
-    return replace(an_audit_entry(), entry_id=f"{number}", about=about)
+    # Each export is an entry of the next.
+    assert len(exported(on_file)["audit_entries"]) == 3
+    assert noted(on_file)[:2] == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
 
 
 def test_guest_show_works_even_if_only_the_cards_of_the_guest_are_left(
@@ -205,34 +196,22 @@ class TestErase:
         cardonfile.environment["CARDONFILE_ERASURES_FILE"] = str(file)
         return file
 
-    def test_guest_erase_adds_the_guest_to_the_erasure_file(
+    def test_guest_erase_adds_the_guest_to_the_erasure_file_once(
         self, on_file: CommandLine, file: Path
     ) -> None:
         printed, what_is_left = on_file.succeeds("guest", "erase", GUEST_ID).splitlines()
         assert printed == f"erased {GUEST_ID}"
         assert f"`cardonfile guest show {GUEST_ID}` shows the time" in what_is_left
+        again = on_file.refuses("guest", "erase", GUEST_ID)
+        assert again.startswith(f"guest {GUEST_ID} was erased at 20")
 
         assert file.read_text().split()[0] == GUEST_ID
         assert file.stat().st_mode & 0o777 == 0o600
         with on_file.storage.read() as unit:
             assert unit.guests.get(GUEST_ID) is None
-            assert [
-                each.removed_at is None for each in unit.accounts.search(AccountFilter(), limit=9)
-            ] == [*(True, False, False)]
+            accounts = unit.accounts.search(AccountFilter(), limit=9)
+        assert [each.removed_at is None for each in accounts] == [True, False, False]
         assert noted(on_file) == [(Action.GUEST_ERASED, GUEST_ID)]
-
-    def test_erasing_an_unknown_or_erased_guest_is_refused(
-        self, on_file: CommandLine, file: Path
-    ) -> None:
-        on_file.succeeds("guest", "erase", GUEST_ID)
-        said = on_file.refuses("guest", "erase", GUEST_ID)
-        assert said.startswith(f"guest {GUEST_ID} was erased at 20")
-        assert file.read_text().split()[0] == GUEST_ID
-
-    def test_guest_show_says_that_a_guest_was_erased(
-        self, on_file: CommandLine, file: Path
-    ) -> None:
-        on_file.succeeds("guest", "erase", GUEST_ID)
         shown = json.loads(on_file.succeeds("guest", "show", GUEST_ID, "--json"))
         assert datetime.fromisoformat(shown["erased"]) <= datetime.now(UTC)
         assert shown["erased_everywhere"] is None
@@ -243,10 +222,8 @@ class TestErase:
         result = on_file.run("guest", "erase", GUEST_ID)
         assert (result.exit_code, result.stdout.splitlines()[0]) == (0, f"erased {GUEST_ID}")
         assert result.stderr.startswith("Warning: CARDONFILE_ERASURES_FILE is not set")
-        assert (
-            on_file.refuses("guest", "erase", "--again")
-            == "--again needs CARDONFILE_ERASURES_FILE, which is not set"
-        )
+        again = on_file.refuses("guest", "erase", "--again")
+        assert again == "--again needs CARDONFILE_ERASURES_FILE, which is not set"
 
     def test_a_guest_is_not_erased_while_the_erasure_file_cannot_be_written(
         self, on_file: CommandLine, file: Path
@@ -287,7 +264,10 @@ class TestMerge:
     def test_guest_merge_shows_both_guests_before_it_asks_for_confirmation(
         self, two: CommandLine
     ) -> None:
-        result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="y\n")
+        merge = ("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID)
+        assert two.run(*merge, typed="\n").exit_code != 0
+        assert guest_on_file(two.storage, OTHER_GUEST_ID) is not None
+        result = two.run(*merge, typed="y\n")
 
         assert result.exit_code == 0, result.output
         for text in ("stays", "goes", "Adah", a_guest().full_name, an_account(1).last_four):
@@ -300,13 +280,6 @@ class TestMerge:
         assert shown["merged_into"] == GUEST_ID
         said = two.refuses("guest", "erase", OTHER_GUEST_ID)
         assert said.startswith(f"guest {OTHER_GUEST_ID} was merged into {GUEST_ID} at 20")
-
-    def test_guest_merge_does_nothing_unless_the_operator_answers_yes(
-        self, two: CommandLine
-    ) -> None:
-        result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, typed="\n")
-        assert result.exit_code != 0
-        assert guest_on_file(two.storage, OTHER_GUEST_ID) is not None
 
     def test_guest_merge_is_refused_if_a_card_is_added_before_the_confirmation(
         self, two: CommandLine, monkeypatch: pytest.MonkeyPatch

@@ -58,7 +58,8 @@ def test_optional_packages_are_imported_only_when_needed() -> None:
         "from entrypoints.container import build; from entrypoints.settings import Settings; "
         "build(Settings.read({})).behind_proxy(); print(*sys.modules)"
     )
-    environment = {name: each for name, each in os.environ.items() if "CARDONFILE" not in name}
+    # Importing reads no settings.
+    environment = {**os.environ, "CARDONFILE_DATABASE_URL": "nonsense"}
     printed = subprocess.check_output(
         [sys.executable, "-c", program], cwd=ROOT, text=True, env=environment
     )
@@ -74,6 +75,7 @@ FAKE: Final = f"{CONFIGURE} --provider fake"
 CONSENT: Final = f"consent set --center {CENTER_ID} --language"
 ERASE: Final = "guest erase"
 TTL: Final = "Invalid value for '--ttl': it must look like 90m, 24h or 30d"
+NOT_BOTH: Final = "give an option or its opposite, not both"
 MONTH: Final = "it must be YYYY-MM, such as 2026-12"
 
 
@@ -82,29 +84,20 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
     [
         ("import pets pets.csv", "'pets' is not one of"),
         (CONFIGURE, "give the options to change"),
-        (
-            f"{CONFIGURE} --any-redirect --redirect-origin myspa://",
-            "give an option or its opposite, not both",
-        ),
-        (
-            f"{CONFIGURE} --no-link-minutes --link-minutes 60",
-            "give an option or its opposite, not both",
-        ),
+        (f"{CONFIGURE} --any-redirect --redirect-origin myspa://", NOT_BOTH),
+        (f"{CONFIGURE} --no-link-minutes --link-minutes 60", NOT_BOTH),
         (f"{CONFIGURE} --none --provider fake", "--none"),
         # An option is refused also if it says what holds without it.
         (f"{CONFIGURE} --none --account default", "--none"),
         (f"{CONFIGURE} --provider fake --cards-per-guest two", "'two' is not one of"),
         (f"center set {CENTER_ID}", "give at least one option to change"),
-        (
-            f"center set {CENTER_ID} --color #1d4f91 --clear color",
-            "give an option or its opposite, not both",
-        ),
-        (f"consent set --center {CENTER_ID} --language de --none --file {__file__}", "not both"),
+        (f"center set {CENTER_ID} --color #1d4f91 --clear color", NOT_BOTH),
+        (f"{CONSENT} de --none --file {__file__}", "not both"),
         ("token issue --caller kiosk", "Missing option '--permission'"),
         ("token issue --caller kiosk --permission guests:all", "'guests:all' is not one of"),
         *(
             (f"{ISSUE} --ttl='{ttl}'", TTL)
-            for ttl in ("", "24", "h", "-1h", "1.5h", "24H", "\u0662\u0664h", "9" * 10 + "d")
+            for ttl in ("", "24", "-1h", "1.5h", "24H", "\u0662\u0664h", "9" * 10 + "d")
         ),
         *(
             (f"card list --expires-from {month}", MONTH)
@@ -112,7 +105,6 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
         ),
         (ERASE, "give either ID or --again"),
         (f"{ERASE} --again {GUEST_ID}", "give either ID or --again"),
-        ("session cancel", "Missing option '--caller'"),
         ("session cancel kiosk", "Missing option '--caller'"),
         *(
             (f"events replay {wrong}", "replay [OPTIONS] [EVENT]")
@@ -138,6 +130,7 @@ def test_malformed_command_line_arguments_print_the_usage(
     assert "s3cret" not in result.stderr
 
 
+INSTALLED: Final = "is installed; the installed ones are fake, mollie, stripe"
 UUID: Final = "must be a UUID such as 7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3"
 NOBODY: Final = a_uuid(404)
 NO_CENTER: Final = f"there is no center {NOBODY}"
@@ -148,44 +141,24 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
     ("command", "sentence"),
     [
         (f"{ISSUE} --ttl 59s", "--ttl must be from 1 minute to 3650 days"),
-        (f"{ISSUE} --ttl {'9' * 9}d", "--ttl must be from 1 minute to 3650 days"),
         (f"{ISSUE} --caller 'web\nstore'", "--caller must be 1 to 100 characters, not blank, "),
         (f"{ISSUE} --center harbor", f"--center {UUID}"),
         (f"{ISSUE} --center {NOBODY}", NO_CENTER),
         ("token revoke cof_", "PREFIX must be longer than cof_, the beginning of every token"),
         ("token revoke cof_none", "no token begins with this text"),
-        *(
-            case
-            for group in ("session", "card")
-            for case in (
-                (f"{group} list --guest ada", f"--guest {UUID}"),
-                (f"{group} list --guest {NOBODY}", "Guest not found"),
-                (f"{group} list --center spa", f"--center {UUID}"),
-                (f"{group} list --center {NOBODY}", NO_CENTER),
-            )
-        ),
+        ("session list --guest ada", f"--guest {UUID}"),
+        (f"session list --guest {NOBODY}", "Guest not found"),
+        ("card list --center spa", f"--center {UUID}"),
+        (f"card list --center {NOBODY}", NO_CENTER),
         ("card remove 4aa53fb9", f"ID {UUID}"),
         (f"card remove {NOBODY}", f"no card has the id {NOBODY}"),
         (f"configure-payments {{{CENTER_ID}}} --none", f"CENTER_ID {UUID}"),
         (f"configure-payments {NOBODY} --none", NO_CENTER),
-        (
-            f"{CONFIGURE} --avs",
-            "--provider must be given for a center that does not take cards yet",
-        ),
-        (
-            f"{CONFIGURE} --provider adyen",
-            "no PSP 'adyen' is installed; the installed ones are fake, mollie, stripe",
-        ),
-        (f"{CONFIGURE} --provider ''", "the installed ones are fake, mollie, stripe"),
-        (f"configure-payments {NOBODY} --provider adyen", "no PSP 'adyen' is installed"),
-        (
-            f"{CONFIGURE} --provider stripe",
-            "stripe is not set up: set CARDONFILE_STRIPE_SECRET_KEY",
-        ),
-        (
-            f"{CONFIGURE} --provider stripe --account spa",
-            "set CARDONFILE_STRIPE_SPA_SECRET_KEY and",
-        ),
+        (f"{CONFIGURE} --avs", "--provider must be given for a center that does not take cards"),
+        (f"{CONFIGURE} --provider adyen", f"no PSP 'adyen' {INSTALLED}"),
+        (f"{CONFIGURE} --provider ''", INSTALLED),
+        (f"{CONFIGURE} --provider stripe", "stripe is not set up: set CARDONFILE_STRIPE_SECRET_"),
+        (f"{CONFIGURE} --provider stripe --account spa", "set CARDONFILE_STRIPE_SPA_SECRET_KEY"),
         (f"{CONFIGURE} --provider stripe --account Harbor-Spa", "such as harbor_spa"),
         (f"{FAKE} --account 'two words'", "--account must be 1 to 64 letters, digits"),
         (f"{FAKE} --redirect-origin shop.example", "--redirect-origin must be an origin such as"),
@@ -193,47 +166,28 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         (f"{FAKE} --link-minutes 29", "--link-minutes must be from 30 to 43200"),
         ("center show x", f"ID {UUID}"),
         (f"center show {NOBODY}", NO_CENTER),
-        (f"center set {NOBODY} --color '#1d4f91'", NO_CENTER),
         (f"center set {CENTER_ID} --contact desk", "--contact must be tel:+49301234567 without"),
-        (f"center set {CENTER_ID} --contact ''", "--contact must be tel:+49301234567 without"),
         (f"center set {CENTER_ID} --color '#ffd700'", "--color must be dark enough for white text"),
         (f"center set {CENTER_ID} --logo /dev/null", "--logo must be a PNG or WebP picture of at"),
-        ("consent set --center x --language de", f"--center {UUID}"),
         (f"{CONSENT} ja", "cardonfile ships no text in ja, only in ar, de, en, es, fr, it, nl, pt"),
         (f"{CONSENT} de_DE", "--language must be a language tag such as de or pt-BR"),
         (f"consent set --center {NOBODY} --language de", NO_CENTER),
-        ("consent show x", "Payment account not found"),
         (f"consent show {NOBODY}", "Payment account not found"),
-        *(
-            case
-            for command in ("show", "export", "erase")
-            for case in (
-                (f"guest {command} ada", f"ID {UUID}"),
-                (f"guest {command} {NOBODY}", "Guest not found"),
-            )
-        ),
+        ("guest export ada", f"ID {UUID}"),
+        *((f"guest {each} {NOBODY}", "Guest not found") for each in ("show", "export", "erase")),
         ("guest show x@guests.example", "Guest not found"),
         (f"events add https://shop.example --type session.failed --center {NOBODY}", NO_CENTER),
-        *(
-            (f"events {command}", NO_ENDPOINT)
-            for command in ("remove x", "roll-secret x", "test x", "replay --since 1h --endpoint x")
-        ),
+        *((f"events {command} x", NO_ENDPOINT) for command in ("remove", "roll-secret", "test")),
+        ("events replay --since 1h --endpoint x", NO_ENDPOINT),
         *((f"events replay {event}", "Event not found") for event in ("evt_1", "evt_\udcff")),
-        (f"events replay evt_{NOBODY}", "Event not found"),
         *(
             (f"copy-database {urls}", "FROM_URL must be an SQLite file, and TO_URL a PostgreSQL")
             for urls in ("sqlite:///a.db sqlite:///b.db", "postgresql://a/a postgresql://b/b")
         ),
         ("copy-database a.db b", "FROM_URL must look like "),
         ("copy-database sqlite:///a b", "TO_URL must look like "),
-        (
-            "psp check amce",
-            "no PSP 'amce' is installed; the installed ones are fake, mollie, stripe",
-        ),
-        (
-            "session cancel --caller web-stroe",
-            "--caller must be a caller that `cardonfile token list` shows, or that has open sessions",
-        ),
+        ("psp check amce", f"no PSP 'amce' {INSTALLED}"),
+        ("session cancel --caller web-stroe", "--caller must be a caller that `cardonfile token "),
     ],
 )
 def test_a_command_that_cannot_work_is_refused_in_one_sentence(
@@ -281,8 +235,5 @@ class TestLiveKeys:
         assert "CARDONFILE_STRIPE_SECRET_KEY" in complaint
         assert "live key" in complaint
         assert "opensesame" not in complaint
-
-    def test_commands_that_do_not_serve_guests_accept_live_keys(
-        self, cardonfile: CommandLine
-    ) -> None:
+        # Commands that do not serve guests accept these keys.
         assert cardonfile.succeeds("token", "list", **self.KEYS)

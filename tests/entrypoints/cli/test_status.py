@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -87,7 +88,7 @@ def test_status_lists_every_kind_of_work_even_if_nothing_is_waiting(
     shown = cardonfile.succeeds("status").splitlines()
     assert shown[1] == "migration  m007_release_0_3"
     assert shown[3].split()[:4] == ["HOST", "PID", "RELEASE", "STATE"]
-    assert shown[4].split()[-2:] == ["0", "s"]
+    assert re.search(r" \d+ s$", shown[4])
     assert [line.split() for line in shown[7:12]] == [
         [kind, "0", "-"] for kind in ("sessions", "discards", "cards", "events", "erasures")
     ]
@@ -99,27 +100,17 @@ def test_status_fails_if_no_worker_has_run_for_a_minute(cardonfile: CommandLine)
     is_seen(cardonfile, 1)
     workers_age(cardonfile.storage, 2 * MINUTE)
     assert "no worker" in does_not_work(cardonfile)
-    assert "120 s" in cardonfile.run("status").stdout
+    assert re.search(r" \d{3} s\n", cardonfile.run("status").stdout)
 
 
-def test_status_fails_if_the_database_is_missing(unmigrated: CommandLine) -> None:
+def test_status_fails_if_the_database_cannot_be_used(unmigrated: CommandLine) -> None:
+    assert "`cardonfile migrate`" in does_not_work(unmigrated)
+    make_database_of_0_1_0(unmigrated.database)
     assert "`cardonfile migrate`" in does_not_work(unmigrated)
     unmigrated.database.write_text("This is no database, but a text of some length." * 9)
     assert "cannot be used" in does_not_work(unmigrated)
-
-
-def test_status_fails_if_the_database_is_from_an_earlier_release(
-    unmigrated: CommandLine,
-) -> None:
-    make_database_of_0_1_0(unmigrated.database)
-
-    assert "`cardonfile migrate`" in does_not_work(unmigrated)
-
-
-def test_status_fails_if_the_database_server_cannot_be_reached(cardonfile: CommandLine) -> None:
-    said = does_not_work(
-        cardonfile, CARDONFILE_DATABASE_URL="postgresql://judy:s3cret@127.0.0.1:1/cards"
-    )
+    server = "postgresql://judy:s3cret@127.0.0.1:1/cards"
+    said = does_not_work(unmigrated, CARDONFILE_DATABASE_URL=server)
     assert "Connection refused" in said
     assert "s3cret" not in said
 
@@ -146,19 +137,19 @@ class TestDoctor:
     def test_the_exit_status_of_doctor_is_nonzero_if_doctor_found_a_problem(
         self, cardonfile: CommandLine
     ) -> None:
-        result = cardonfile.run("doctor", CARDONFILE_PUBLIC_BASE_URL="http://127.0.0.1:1")
+        away = {
+            "CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:1",
+            "CARDONFILE_RATE_LIMIT_STORAGE": "redis://127.0.0.1:1",
+        }
+        result = cardonfile.run("doctor", **away)
 
         assert result.exit_code == 1
+        # Log lines are not mixed with the findings.
+        assert "rate_limit_storage_away" in result.stderr
+        assert "rate_limit_storage_away" not in result.stdout
         header, *lines = (line.split() for line in result.stdout.splitlines())
         assert header == ["RESULT", "ABOUT", "FINDING"]
         assert ["problem", "public", "address"] in [line[:3] for line in lines]
-
-    def test_the_output_of_doctor_contains_no_log_lines(self, cardonfile: CommandLine) -> None:
-        away = "redis://127.0.0.1:1"
-        result = cardonfile.run("doctor", "--json", CARDONFILE_RATE_LIMIT_STORAGE=away)
-
-        assert json.loads(result.stdout)
-        assert "rate_limit_storage_away" in result.stderr
 
     def test_doctor_reports_a_check_that_it_cannot_perform_as_unknown(
         self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch

@@ -207,22 +207,23 @@ def total(of: str, lines: Iterable[Mapping[str, Any]]) -> int:
     return sum(line.get(of, 0) for line in lines)
 
 
-@each_way
 def test_sessions_are_settled_after_an_outage_of_the_psp_that_lasted_a_day(
-    installation: Installation, run: Run
+    installation: Installation,
 ) -> None:
     sessions = sessions_with_a_card(installation, 5)
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     for hours in (0, 24):
         installation.clock.advance(timedelta(hours=hours))
         with capture_logs() as lines:
-            run(a_runner(installation), lambda: total("waiting_for_psp", lines) == 5)
+            a_runner(installation).run_until_idle()
 
+        assert total("waiting_for_psp", lines) == 5
         assert total("silent", lines) == (5 if hours else 0)
 
     installation.provider.recover()
     installation.clock.advance(timedelta(hours=1))
-    run(a_runner(installation), lambda: all(settled(installation, sessions)))
+    a_runner(installation).run_until_idle()
+    assert all(settled(installation, sessions))
 
 
 @each_way

@@ -12,7 +12,7 @@ from domain.errors import ServiceUnavailable
 from domain.events.event import EventType
 from domain.sessions.end import SessionStatus
 from domain.worker.jobs import End
-from entrypoints.worker.job_runner import REPORT_AFTER
+from entrypoints.worker import job_runner
 from tests.event_receiver import EventReceiver
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -38,11 +38,14 @@ def reconciled(installation: Installation) -> list[Counter[str]]:
     ]
 
 
-def test_reconcile_works_until_nothing_is_due(installation: Installation) -> None:
-    sessions = [installation.add_card() for _ in range(REPORT_AFTER + 1)]
+def test_reconcile_works_until_nothing_is_due(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "REPORT_AFTER", 3)
+    sessions = [installation.add_card() for _ in range(4)]
     installation.clock.advance(timedelta(minutes=30))
 
-    assert reconciled(installation) == [Counter(settled=REPORT_AFTER), Counter(settled=1)]
+    assert reconciled(installation) == [Counter(settled=3), Counter(settled=1)]
     assert installation.session(sessions[-1].token_id).status is SessionStatus.EXPIRED
     assert installation.reconcile().is_idle
 

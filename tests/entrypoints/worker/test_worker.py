@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -34,6 +35,7 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 MISSING = {"status": "ready, but no worker has run for a minute"}
 LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 ALMOST_A_MINUTE = timedelta(seconds=59)
+NOBODY: Final = "http://127.0.0.1:1"
 
 
 def test_the_readiness_check_reports_that_no_worker_has_run_for_a_minute(
@@ -97,7 +99,7 @@ def test_a_missing_worker_is_logged_when_a_browser_returns_to_the_shop(
 def test_a_worker_performs_its_periodic_tasks_when_it_starts(installation: Installation) -> None:
     installation.add_card(idempotency_key="key")
     installation.clock.advance(timedelta(hours=25))
-    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    worker = Worker(installation.container, base_url=NOBODY)
     worker.start()
 
     def is_done() -> bool:
@@ -112,16 +114,6 @@ def test_a_worker_performs_its_periodic_tasks_when_it_starts(installation: Insta
     worker.stop()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def on_each_storage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Installation]:
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path / 'cards.db'}"
-        if request.param == "postgresql":
-            server = request.getfixturevalue("postgresql_server")
-            url = stack.enter_context(empty_database(server))
-        yield stack.enter_context(closing(installed(tmp_path, url)))
-
-
 def installed(folder: Path, url: str) -> Installation:
     fake_psp = str(folder / "fake-psp.db")
     return Installation(folder, CARDONFILE_DATABASE_URL=url, CARDONFILE_FAKE_PSP_DATABASE=fake_psp)
@@ -129,48 +121,50 @@ def installed(folder: Path, url: str) -> Installation:
 
 class TestTwoWorkers:
     def test_a_running_worker_reports_the_loss_of_another_worker_once(
-        self, on_each_storage: Installation
+        self, installation: Installation
     ) -> None:
-        leave_heartbeat = on_each_storage.container.leave_heartbeat()
-        dead, stopped, alive = a_worker(1), a_worker(2), a_worker(3)
-        assert [leave_heartbeat(each) for each in (dead, stopped, alive)] == [[], [], []]
+        leave_heartbeat = installation.container.leave_heartbeat()
+        dead, stopped = a_worker(host="web-2", pid=4711, release="0.2.0"), a_worker(2)
+        worker = Worker(installation.container, base_url=NOBODY)
+        for each in (dead, stopped):
+            assert leave_heartbeat(each) == []
         leave_heartbeat(stopped, WorkerState.STOPPED)
-        told: list[WorkerProcess] = []
-        for _ in range(4):
-            workers_age(on_each_storage.storage, timedelta(seconds=35))
-            told += leave_heartbeat(alive)
+        worker._beat()
+        with capture_logs() as lines:
+            for _ in range(4):
+                installation.clock.advance(timedelta(seconds=35))
+                worker._beat()
 
-        assert told == [dead]
+        lost = {"host": "web-2", "pid": 4711, "release": "0.2.0"}
+        assert lines == [{"event": "worker_lost", "log_level": "error", **lost}]
 
     def test_a_worker_does_not_report_another_worker_as_lost_after_a_database_outage(
-        self, on_each_storage: Installation
+        self, installation: Installation
     ) -> None:
-        leave_heartbeat = on_each_storage.container.leave_heartbeat()
+        leave_heartbeat = installation.container.leave_heartbeat()
         for _ in range(2):
             assert [leave_heartbeat(a_worker(number)) for number in (1, 2)] == [[], []]
-            workers_age(on_each_storage.storage, timedelta(minutes=2))
+            installation.clock.advance(timedelta(minutes=2))
 
     def test_a_worker_that_just_started_does_not_report_another_worker_as_lost(
-        self, on_each_storage: Installation
+        self, installation: Installation
     ) -> None:
-        leave_heartbeat = on_each_storage.container.leave_heartbeat()
+        leave_heartbeat = installation.container.leave_heartbeat()
         leave_heartbeat(a_worker(1))
-        workers_age(on_each_storage.storage, timedelta(minutes=2))
+        installation.clock.advance(timedelta(minutes=2))
 
         assert [leave_heartbeat(a_worker(2)) for _ in range(2)] == [[], [a_worker(1)]]
 
     def test_a_worker_without_a_heartbeat_for_a_day_is_deleted(
-        self, on_each_storage: Installation
+        self, installation: Installation
     ) -> None:
-        leave_heartbeat = on_each_storage.container.leave_heartbeat()
-        leave_heartbeat(a_worker(1))
-        workers_age(on_each_storage.storage, timedelta(hours=2))
-        leave_heartbeat(a_worker(2))
-        workers_age(on_each_storage.storage, timedelta(hours=23))
-        leave_heartbeat(a_worker(3))
+        leave_heartbeat = installation.container.leave_heartbeat()
+        for number, hours in ((1, 2), (2, 23), (3, 0)):
+            leave_heartbeat(a_worker(number))
+            installation.clock.advance(timedelta(hours=hours))
 
-        with on_each_storage.storage.read() as unit:
-            seen = unit.workers.seen(on_each_storage.clock.now())
+        with installation.storage.read() as unit:
+            seen = unit.workers.seen(installation.clock.now())
         assert [each.worker for each in seen] == [a_worker(2), a_worker(3)]
 
 
@@ -223,7 +217,7 @@ def test_a_worker_that_cannot_read_due_deliveries_writes_no_heartbeat(
     left: list[WorkerState] = []
     monkeypatch.setattr(DeliverEvent, "take", fail)
     installation.container.leave_heartbeat.override(leave)
-    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    worker = Worker(installation.container, base_url=NOBODY)
     with capture_logs() as lines:
         worker.start()
         wait_until(lambda: "events" in [line.get("work") for line in lines])
@@ -237,7 +231,7 @@ def test_a_worker_logs_that_work_has_recovered_after_writing_a_heartbeat(
     installation: Installation,
 ) -> None:
     seconds = [0.0]
-    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    worker = Worker(installation.container, base_url=NOBODY)
     worker._work_log = WorkLog(lambda: seconds[0])
     with capture_logs() as lines:
         worker._work_log.failed("events", ServiceUnavailable())
@@ -251,37 +245,17 @@ def test_a_worker_logs_that_work_has_recovered_after_writing_a_heartbeat(
     assert lines[1]["work"] == ["events"]
 
 
-def test_a_worker_logs_the_loss_of_another_worker(installation: Installation) -> None:
-    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
-    installation.container.leave_heartbeat()(a_worker(host="web-2", pid=4711, release="0.2.0"))
-    worker._beat()
-    with capture_logs() as lines:
-        for _ in range(4):
-            installation.clock.advance(timedelta(seconds=35))
-            worker._beat()
-
-    lost = {"host": "web-2", "pid": 4711, "release": "0.2.0"}
-    assert lines == [{"event": "worker_lost", "log_level": "error", **lost}]
-
-
-class Broken:
-    """Background work for a PSP, which fails."""
-
-    def start(self) -> None:
-        raise ValueError("a secret")
-
-    def stop(self) -> None:
-        raise ValueError("a secret")
-
-
 def test_a_failure_of_background_work_for_a_psp_does_not_stop_the_worker(
     installation: Installation,
 ) -> None:
-    settings = installation.settings
-    broken = replace(settings.psps[FAKE].plugin, background=lambda _, __: Broken())
-    psps = {FAKE: replace(settings.psps[FAKE], plugin=broken)}
+    def fail() -> None:
+        raise ValueError("a secret")
+
+    settings, broken = installation.settings, SimpleNamespace(start=fail, stop=fail)
+    plugin = replace(settings.psps[FAKE].plugin, background=lambda _, __: broken)
+    psps = {FAKE: replace(settings.psps[FAKE], plugin=plugin)}
     installation.container.settings.override(replace(settings, psps=psps))
-    worker = Worker(installation.container, base_url="http://127.0.0.1:1")
+    worker = Worker(installation.container, base_url=NOBODY)
 
     with capture_logs() as lines:
         worker.start()
@@ -311,7 +285,7 @@ def test_an_endpoint_that_hangs_does_not_delay_deliveries_to_other_endpoints(
         for endpoint in (hanging, good):
             container.add_event_endpoint()(url=endpoint.url, types=ENDPOINT_TYPES)
         hanging.before = lambda _: is_over.wait(10 * LIMIT_SECONDS)
-        worker = Worker(container, base_url="http://127.0.0.1:1")
+        worker = Worker(container, base_url=NOBODY)
         worker.start()
         installation.removed_card()
         wait_until(lambda: hanging.received)
@@ -338,7 +312,7 @@ def test_the_worker_performs_the_periodic_tasks_for_events(
     with committed(installation.storage) as unit:
         (stored,) = unit.event_deliveries.latest(limit=9, only_failed=False)
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
-    worker = Worker(container, base_url="http://127.0.0.1:1")
+    worker = Worker(container, base_url=NOBODY)
 
     def told() -> list[str]:
         deliveries = installation.deliveries()
