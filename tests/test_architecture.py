@@ -34,17 +34,6 @@ def test_every_public_method_of_the_domain_has_a_docstring() -> None:
     assert undocumented == []
 
 
-def test_every_test_is_named_for_one_behaviour() -> None:
-    named_for_more = [
-        (path.name, name)
-        for folder in ("tests", "adapters")
-        for path in (ROOT / folder).rglob("*.py")
-        for name in re.findall(r"def (test_\w+)", path.read_text())
-        if "_and_" in name
-    ]
-    assert named_for_more == []
-
-
 def test_parts_of_the_container_are_overridden_only_before_they_are_built() -> None:
     overriding = [
         (path.name, line.strip())

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pytest
 from click.testing import CliRunner, Result
-from typing_extensions import override
 
 from adapters.sqlite.storage import SqliteStorage
 from entrypoints.cli.main import main
 from entrypoints.psps import _load
-from tests.databases import make_database
-from tests.programs import SERVE
-
-ROOT: Final = Path(__file__).resolve().parents[2]
-
-# Processes of a shell's background job inherit that SIGINT is ignored.
-PROGRAM: Final = f"""
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-{SERVE}
-"""
-
+from tests.builders import a_center
+from tests.databases import committed, make_database
 
 PLUGIN: Final = """
 from adapters.psp.plugin import PspPlugin
@@ -69,21 +56,6 @@ class Site:
         )
 
 
-class Process(subprocess.Popen[bytes]):
-    """A process that does not outlive a failed test."""
-
-    @override
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self.kill()
-        super().__exit__(kind, error, traceback)
-
-
 class CommandLine:
     """Runs `cardonfile` with an SQLite file in a folder."""
 
@@ -117,17 +89,6 @@ class CommandLine:
         result = self.run(*arguments, **environment)
         return sentence_of(result.exit_code, result.stdout, result.stderr)
 
-    def start(self, *arguments: str, stderr: int = subprocess.PIPE) -> Process:
-        """Start a command in a separate process."""
-        return Process(
-            [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | self.environment,
-        )
-
 
 def sentence_of(status: int, stdout: str, stderr: str) -> str:
     """Return the one sentence that a command failed with."""
@@ -150,6 +111,21 @@ def cardonfile(unmigrated: CommandLine) -> CommandLine:
     """Return the command line with an empty, migrated database."""
     make_database(unmigrated.database)
     return unmigrated
+
+
+@pytest.fixture
+def with_center(cardonfile: CommandLine) -> CommandLine:
+    """Return the command line on a database with one center."""
+    with committed(cardonfile.storage) as unit:
+        unit.centers.put_many([a_center()])
+    return cardonfile
+
+
+@pytest.fixture
+def taken_port() -> Iterator[str]:
+    """Return a port that is in use. A command that wrongly tries to serve fails there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield str(taken.getsockname()[1])
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from domain.storage import Storage
 from entrypoints import copy_database
 from entrypoints.copy_database import CopyFailed, copying
 from entrypoints.settings import PostgresqlDatabase
+from tests.adapters.postgresql.by_hand import set_default
 from tests.builders import (
     CALLER,
     CENTER_ID,
@@ -292,14 +293,14 @@ class TestCompletedCopies:
     def test_copy_database_is_exempt_from_the_time_limits_of_the_service(
         self, cardonfile: CommandLine, target: str
     ) -> None:
-        name = target.rpartition("/")[2]
-        run(target, f"ALTER DATABASE {name} SET statement_timeout = '7s'")
-        run(target, f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = '7s'")
+        limits = ("statement_timeout", "idle_in_transaction_session_timeout")
+        for limit in limits:
+            set_default(target, f"{limit} = '7s'")
 
         with copying(cardonfile.database, PostgresqlDatabase(target)) as copy:
             connection = copy._target
             assert connection.statement_seconds is None
-            for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            for limit in limits:
                 assert connection.execute(f"SHOW {limit}".encode()).fetchone() == ("0",)
 
 
@@ -368,8 +369,7 @@ class TestOtherProcesses:
     ) -> None:
         other = filled.database.with_name("other.db")
         make_database(other)
-        name = target.rpartition("/")[2]
-        run(target, f"ALTER DATABASE {name} SET default_transaction_isolation = serializable")
+        set_default(target, "default_transaction_isolation = serializable")
 
         def copy_other() -> None:
             with (

@@ -44,7 +44,7 @@ from entrypoints.databases import in_a_sentence, refuse_read_only, storage_in
 from entrypoints.serve import announce
 from entrypoints.settings import Settings
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
-from tests.adapters.postgresql.by_hand import is_waiting
+from tests.adapters.postgresql.by_hand import execute, is_waiting, set_default
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import committed, make_database, references_of
 from tests.entrypoints.conftest import CommandLine
@@ -99,6 +99,13 @@ def own_url(postgresql_server: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def unforgiving(own_url: str) -> str:
+    """Return a database in which units that wait for each other in a circle fail."""
+    set_default(own_url, "deadlock_timeout = '1h'")
+    return own_url
+
+
+@pytest.fixture
 def empty(postgresql_server: str) -> Iterator[str]:
     """Return the address of a database without tables."""
     with new_database(postgresql_server, migrated=False) as url:
@@ -123,11 +130,6 @@ def installation(tmp_path: Path, url: str) -> Iterator[Installation]:
 def api(installation: Installation) -> Api:
     """Return a client whose caller may do everything."""
     return Api(installation)
-
-
-def execute(url: str, statement: str) -> None:
-    with psycopg.connect(url, autocommit=True) as connected:
-        connected.execute(statement.encode())
 
 
 def as_user(url: str, user: str) -> str:
@@ -172,18 +174,17 @@ class TestCommandLine:
             file.write_text(text)
             run(f"import {what} {file}")
         run(f"configure-payments {CENTER_ID} --provider fake --avs")
-        run(f"configure-payments {CENTER_ID} --account spa")
-        run("center list --account spa")
-        run(f"center show {CENTER_ID}")
-        run(f"configure-payments {CENTER_ID} --none")
-        run(f"configure-payments {a_uuid(404)} --none")
         token = run("token issue --caller web-store --permission guests:add")
-        run("token issue --caller kiosk --permission guests:add --ttl 1m")
-        run(f"token revoke {token}")
-        run("token revoke cof_nobody")
-        run("token list")
-        run("audit list")
-        run("events list")
+        for command in (
+            f"configure-payments {CENTER_ID} --account spa",
+            "center list --account spa",
+            f"center show {CENTER_ID}",
+            f"configure-payments {a_uuid(404)} --none",
+            f"token revoke {token}",
+            "token revoke cof_nobody",
+            *("token list", "audit list", "events list"),
+        ):
+            run(command)
         return printed
 
 
@@ -209,8 +210,7 @@ class TestComplaints:
             assert SECRET not in sentence
 
     def test_serve_refuses_a_read_only_postgresql_database(self, own_url: str) -> None:
-        database = own_url.rpartition("/")[2]
-        execute(own_url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+        set_default(own_url, "default_transaction_read_only = on")
         with (
             closing(PostgresqlStorage(own_url)) as storage,
             pytest.raises(ServiceUnavailable) as refused,
@@ -368,11 +368,9 @@ class TestConcurrency:
 
             def make_due(account: Account = first, now: datetime = now) -> None:
                 def work(unit: WriteUnit) -> None:
+                    reference = account.guest_reference
                     unit.accounts.make_due(
-                        account.psp_account,
-                        now,
-                        token=None,
-                        guest_reference=account.guest_reference,
+                        account.psp_account, now, token=None, guest_reference=reference
                     )
                     unit.commit()
 
@@ -488,27 +486,6 @@ class TestConcurrency:
                 assert unit.guest_references.of(goes) == []
         assert installation.tokens_at_psp() == tokens
 
-    def test_two_guests_cannot_be_merged_into_each_other_concurrently(
-        self, installation: Installation
-    ) -> None:
-        for number in range(ROUNDS):
-            first, second = (GuestId(a_uuid(6_000 + 10 * number + which)) for which in (0, 1))
-            for guest_id in (first, second):
-                installation.has_guest(a_guest(id=guest_id))
-            account = installation.stored_card(guest_id=first)
-            merge = partial(
-                installation.use_cases.merge_guests, installation.caller, last_fours=["4242"]
-            )
-            all_at_once(
-                *[partial(merge, guest_id=first, merged_id=second)] * 2,
-                *[partial(merge, guest_id=second, merged_id=first)] * 2,
-            )
-            with installation.storage.read() as unit:
-                left = [each for each in (first, second) if unit.guests.get(each)]
-                assert len(unit.erasures.among([first, second])) == 1
-            (kept,) = installation.accounts(left[0])
-            assert kept.account_id == account.account_id
-
     # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
     def test_two_sessions_that_settle_concurrently_with_one_card_store_one_account(
@@ -545,10 +522,9 @@ class TestConcurrency:
 
     @pytest.mark.parametrize("is_of_card_first", [False, True])
     def test_webhooks_about_several_sessions_of_a_guest_cause_no_deadlock(
-        self, tmp_path: Path, own_url: str, is_of_card_first: bool
+        self, tmp_path: Path, unforgiving: str, is_of_card_first: bool
     ) -> None:
-        execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
-        with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
+        with installed(tmp_path, unforgiving) as installation, ThreadPoolExecutor(1) as thread:
             account = installation.stored_card()
             opened = [installation.opened_session().token_id for _ in range(2)]
             first, second = sorted(opened)
@@ -561,7 +537,7 @@ class TestConcurrency:
             with committed(installation.storage) as unit:
                 assert unit.sessions.get(first) is not None
                 receiving = thread.submit(installation.receive_webhook, installation.webhook())
-                wait_until(lambda: is_waiting(own_url))
+                wait_until(lambda: is_waiting(unforgiving))
                 if is_of_card_first:
                     assert unit.accounts.active_at(GUEST_ID, CENTER_ID)
                 else:
@@ -570,10 +546,9 @@ class TestConcurrency:
             receiving.result()
 
     def test_repeating_an_erasure_waits_for_a_page_that_is_being_created(
-        self, tmp_path: Path, own_url: str
+        self, tmp_path: Path, unforgiving: str
     ) -> None:
-        execute(own_url, f"ALTER DATABASE {own_url.rpartition('/')[2]} SET deadlock_timeout = '1h'")
-        with installed(tmp_path, own_url) as installation, ThreadPoolExecutor(1) as thread:
+        with installed(tmp_path, unforgiving) as installation, ThreadPoolExecutor(1) as thread:
             session = installation.opened_session()
             at_psps = references_of(installation.storage, GUEST_ID)
             file = TextErasureFile(tmp_path / "erasures.txt")
@@ -584,7 +559,7 @@ class TestConcurrency:
                 locked = unit.sessions.get(session.token_id)
                 assert locked is not None
                 erasing = thread.submit(erase_guest.again)
-                wait_until(lambda: is_waiting(own_url))
+                wait_until(lambda: is_waiting(unforgiving))
                 # The PSP has deleted the guest, and made another.
                 psp_guest = locked.psp_guest(locked.current_attempt.request)
                 unit.guest_references.keep(psp_guest, GuestReference("another"))
@@ -593,12 +568,12 @@ class TestConcurrency:
 
     # Shows I9.
     def test_concurrent_changes_to_cards_leave_exactly_one_default_card(
-        self, tmp_path: Path, own_url: str
+        self, tmp_path: Path, unforgiving: str
     ) -> None:
-        # Units that wait for each other in a circle fail, instead of being repeated.
-        name = own_url.rpartition("/")[2]
-        execute(own_url, f"ALTER DATABASE {name} SET deadlock_timeout = '1h'")
-        with installed(tmp_path, own_url) as installation, installed(tmp_path, own_url) as other:
+        with (
+            installed(tmp_path, unforgiving) as installation,
+            installed(tmp_path, unforgiving) as other,
+        ):
             # A card that is stored again gets the token that its removal locks too.
             installation.configure(merchant_account=LASTING_TOKENS)
             lasting = LastingTokens(installation.provider, installation.psp, late=frozenset())

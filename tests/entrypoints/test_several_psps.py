@@ -57,30 +57,25 @@ def card_typed_at_stripe(both: Installation, stripe: FakeStripeServer) -> CardSe
     return session
 
 
-def test_each_center_takes_cards_with_its_own_psp(
+def test_each_center_takes_cards_with_its_own_psp_which_may_change(
     both: Installation, stripe: FakeStripeServer
 ) -> None:
-    both.stored_card()
+    at_fake = both.stored_card()
+    assert (at_fake.provider, at_fake.center_id) == (FAKE, CENTER_ID)
     session = card_typed_at_stripe(both, stripe)
     both.return_to_shop(session)
-
-    at_fake, at_stripe = both.accounts()
-    assert (at_fake.provider, at_fake.center_id) == (FAKE, CENTER_ID)
-    assert (at_stripe.provider, at_stripe.center_id) == (STRIPE, OTHER_CENTER_ID)
-    assert at_stripe.token in stripe.stripe.main.methods
-    assert at_stripe.token_id == session.token_id
-
-
-def test_old_cards_can_be_removed_after_the_psp_of_a_center_changed(
-    both: Installation, stripe: FakeStripeServer
-) -> None:
-    both.return_to_shop(card_typed_at_stripe(both, stripe))
     both.configure(OTHER_CENTER_ID, provider=FAKE)
     both.stored_card(center_id=OTHER_CENTER_ID)
-    old, new = both.accounts()
-    assert (old.provider, new.provider) == (STRIPE, FAKE)
+    _, old, new = both.accounts()
+    assert (old.provider, old.center_id, old.token_id) == (
+        STRIPE,
+        OTHER_CENTER_ID,
+        session.token_id,
+    )
+    assert old.token in stripe.stripe.main.methods
+    assert new.provider == FAKE
 
-    for account in (old, new):
+    for account in (at_fake, old, new):
         both.use_cases.remove_account(both.caller, guest_id=GUEST_ID, account_id=account.account_id)
     both.reconcile()
 
@@ -105,32 +100,24 @@ class TestWebhooks:
         events = (each for each in merchant.events if each["type"] == "checkout.session.completed")
         return json.dumps(next(events)).encode()
 
-    @pytest.mark.parametrize(
-        ("account", "key", "secret", "path"),
-        [
+    def test_a_webhook_stores_a_card_at_each_merchant_account_even_without_the_browser(
+        self, both: Installation, stripe: FakeStripeServer
+    ) -> None:
+        for account, key, secret, path in (
             (MERCHANT, TEST_KEY, TEST_SECRET, "/webhooks/stripe"),
             (HARBOR, "sk_test_harbor", "whsec_harbor", "/webhooks/stripe/harbor"),
-        ],
-    )
-    def test_a_webhook_stores_a_card_at_each_merchant_account_even_without_the_browser(
-        self,
-        both: Installation,
-        stripe: FakeStripeServer,
-        account: MerchantAccount,
-        key: str,
-        secret: str,
-        path: str,
-    ) -> None:
-        both.configure(OTHER_CENTER_ID, provider=STRIPE, merchant_account=account)
-        session = card_typed_at_stripe(both, stripe)
-        body = self.completed_event(stripe.stripe.merchants[key])
+        ):
+            both.configure(OTHER_CENTER_ID, provider=STRIPE, merchant_account=account)
+            session = card_typed_at_stripe(both, stripe)
+            body = self.completed_event(stripe.stripe.merchants[key])
 
-        for _ in range(2):
-            assert self.deliver(both, path, body, secret) == (200, None)
-        both.reconcile()
+            for _ in range(2):
+                assert self.deliver(both, path, body, secret) == (200, None)
+            both.reconcile()
 
-        (stored,) = both.accounts()
-        assert (stored.token_id, stored.merchant_account) == (session.token_id, account)
+            stored = both.accounts()[-1]
+            assert (stored.token_id, stored.merchant_account) == (session.token_id, account)
+        assert len(both.accounts()) == 2
 
     # Shows F33.
     def test_a_webhook_for_another_merchant_account_changes_nothing(

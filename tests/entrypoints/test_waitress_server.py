@@ -274,5 +274,5 @@ def test_responses_that_the_server_itself_sends_have_the_security_headers() -> N
         client.sendall(b"x\r\n\r\n")
         response = http.client.HTTPResponse(client)
         response.begin()
-    assert response.status == 400
+        assert response.status == 400
     assert {name: response.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from http.client import HTTPConnection
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID
 from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus
+from domain.sessions.session import CardSession
 from entrypoints import wsgi
 from tests.adapters.http.api import ACCOUNTS
 from tests.builders import CENTER_ID
@@ -49,6 +51,7 @@ SECRETS: Final[dict[str, Any]] = {  # they are keywords too
 }
 
 
+REQUESTS: Final = "http_request_duration_seconds_count"
 ADDED: Final = ("POST", "/api/v1/guests/{guest_id}/accounts", "200")
 
 
@@ -78,8 +81,12 @@ class Measured(Serving):
     def scrape(self) -> Samples:
         return samples_of(self.metrics_text())
 
-    def requests_counted(self, *labels: str) -> float:
-        return self.scrape()["http_request_duration_seconds_count"].get(labels, 0)
+    def opened_session(self, connection: HTTPConnection) -> CardSession:
+        """Add a card, and open its link."""
+        session = self.installation.session(self.add_card(connection))
+        link = f"/hosted-payments?key={session.link_key}&redirect_uri={session.redirect_uri}"
+        assert got(connection, link).status == 303
+        return session
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -100,13 +107,10 @@ def test_a_card_is_stored_by_the_webhook_even_if_the_browser_never_returns(
     serving: Measured,
 ) -> None:
     with closing(serving.connect()) as connection:
-        token_id = serving.add_card(connection)
-        session = serving.installation.session(token_id)
-        link = f"/hosted-payments?key={session.link_key}&redirect_uri={session.redirect_uri}"
-        assert got(connection, link).status == 303
+        session = serving.opened_session(connection)
     serving.installation.type_card(session)
 
-    assert serving.wait_until_settled(token_id) is SessionStatus.COMPLETED
+    assert serving.wait_until_settled(session.token_id) is SessionStatus.COMPLETED
     # The fake PSP sends its webhook to the public base URL.
     serving.wait_for_webhook()
     # Adding the card has used the token.
@@ -118,7 +122,7 @@ def test_metrics_of_all_processes_are_served_without_personal_data(serving: Meas
     def counts() -> list[float]:
         samples = serving.scrape()
         return [
-            samples["http_request_duration_seconds_count"].get(ADDED, 0),
+            samples[REQUESTS].get(ADDED, 0),
             samples["sessions_ended_total"].get(("card_stored", ""), 0),
             sum(samples["cards_declined_total"].values()),
             samples["authentication_failures_total"].get(("unknown",), 0),
@@ -127,21 +131,18 @@ def test_metrics_of_all_processes_are_served_without_personal_data(serving: Meas
 
     before = counts()
     with closing(serving.connect()) as connection:
-        token_id = serving.add_card(connection)
-        session = serving.installation.session(token_id)
-        link = f"/hosted-payments?key={session.link_key}&redirect_uri={session.redirect_uri}"
-        assert got(connection, link).status == 303
+        session = serving.opened_session(connection)
         connection.request("GET", ACCOUNTS, headers={"Authorization": f"bearer {'x' * 43}"})
         assert connection.getresponse().status == 401
     serving.installation.type_card(session, DECLINED_CARD)
     serving.installation.type_card(session, PREPAID_CARD)
-    assert serving.wait_until_settled(token_id) is SessionStatus.COMPLETED
+    assert serving.wait_until_settled(session.token_id) is SessionStatus.COMPLETED
     wait_until(lambda: counts()[1] > before[1])
 
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1] * 5
     assert serving.scrape()["database_up"] == serving.scrape()["workers"] == {(): 1}
     text = serving.metrics_text()
-    for secret in (GUEST_ID, CENTER_ID, token_id, serving.token[:12], "Ada", "web-shop"):
+    for secret in (GUEST_ID, CENTER_ID, session.token_id, serving.token[:12], "Ada", "web-shop"):
         assert secret not in text
     with closing(serving.metrics.connect()) as connection:
         connection.request("GET", ACCOUNTS, headers=serving.headers)
@@ -269,7 +270,7 @@ def test_the_metrics_still_include_the_counts_of_a_process_that_ended(serving: M
     wait_until(lambda: have_served() - before)
 
     not_found = [line for line in serving.lines("request") if line["status"] == 404]
-    assert serving.requests_counted("GET", "none", "404") == len(not_found)
+    assert serving.scrape()[REQUESTS]["GET", "none", "404"] == len(not_found)
 
 
 # Shows F9.

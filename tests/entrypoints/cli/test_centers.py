@@ -169,12 +169,10 @@ class TestCenter:
     def test_center_list_can_be_limited_to_a_merchant_account(
         self, with_centers: CommandLine
     ) -> None:
-        listed = with_centers.succeeds("center", "list", "--account", "spain")
+        header, line = with_centers.succeeds("center", "list", "--account", "spain").splitlines()
 
-        assert listed == (
-            "ID                                    NAME      PROVIDER  MERCHANT_ACCOUNT  STATE\n"
-            f"{a_uuid(1101)}  Spa 1101  stripe    spain             takes_cards\n"
-        )
+        assert header.split() == ["ID", "NAME", "PROVIDER", "MERCHANT_ACCOUNT", "STATE"]
+        assert line == f"{a_uuid(1101)}  Spa 1101  stripe    spain             takes_cards"
         assert with_centers.succeeds("center", "list", "--account", "italy", "--json") == "[]\n"
 
     def test_center_show_lists_all_settings_of_a_center(self, with_centers: CommandLine) -> None:
@@ -254,18 +252,15 @@ class TestCenter:
             "Error: CENTER_ID must be a center whose configuration this release can read; give every "
             "option to replace this configuration"
         )
-        configured = with_centers.run(*command, *options)
-        assert (configured.exit_code, configuration(with_centers)) == (
-            0,
-            a_configuration(
-                provider=ProviderName("fake"),
-                merchant_account=MerchantAccount("spain"),
-                avs=False,
-                cards_per_guest=CardsPerGuest.ONE,
-                redirect_origins=(),
-                session_minutes=15,
-                guest_removal=GuestRemoval.ALWAYS,
-            ),
+        assert with_centers.run(*command, *options).exit_code == 0
+        assert configuration(with_centers) == a_configuration(
+            provider=ProviderName("fake"),
+            merchant_account=MerchantAccount("spain"),
+            avs=False,
+            cards_per_guest=CardsPerGuest.ONE,
+            redirect_origins=(),
+            session_minutes=15,
+            guest_removal=GuestRemoval.ALWAYS,
         )
         make_unreadable(with_centers)
         assert with_centers.run(*command, "--none").exit_code == 0

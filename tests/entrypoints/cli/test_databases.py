@@ -1,9 +1,12 @@
-"""`cardonfile migrate`, and Ctrl-C during `cardonfile import`."""
+"""`cardonfile migrate`, databases that cannot be used, and Ctrl-C during `cardonfile import`."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sqlite3
-from collections.abc import Iterator
+import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from signal import SIGINT, default_int_handler, getsignal, raise_signal, signal
 from typing import Any
@@ -14,6 +17,7 @@ from entrypoints.csv_import import CsvImport
 from tests.builders import CENTER_ID
 from tests.databases import make_database
 from tests.entrypoints.conftest import CommandLine
+from tests.programs import free_port
 
 EACH_WAY_TO_OPEN_THE_DATABASE = [
     ("import", "centers", "centers.csv"),
@@ -81,41 +85,89 @@ class TestDatabase:
         assert complaint == "/no/such.db: No such file or directory"
 
 
-@pytest.fixture
-def _ctrl_c_interrupts() -> Iterator[None]:
-    """Make Ctrl-C interrupt. Shells let programs in the background ignore Ctrl-C."""
+def test_an_import_that_is_interrupted_by_ctrl_c_stores_nothing(
+    cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = cardonfile.folder / "centers.csv"
+    file.write_text(f"id,name\n{CENTER_ID},Harbor Spa\n")
+    check = CsvImport.check
+
+    def check_until_ctrl_c(*arguments: Any, **options: Any) -> int:  # those of check
+        count = check(*arguments, **options)
+        raise_signal(SIGINT)
+        return count
+
+    monkeypatch.setattr(CsvImport, "check", check_until_ctrl_c)
+    # Shells let programs in the background ignore Ctrl-C.
     before = signal(SIGINT, default_int_handler)
-    yield
-    signal(SIGINT, before)
-
-
-@pytest.mark.usefixtures("_ctrl_c_interrupts")
-class TestImport:
-    def test_ctrl_c_interrupts_as_usual_after_an_import_has_finished(
-        self, cardonfile: CommandLine
-    ) -> None:
-        file = cardonfile.folder / "centers.csv"
-        file.write_text("id,name\n")
-        cardonfile.succeeds("import", "centers", str(file))
-
-        assert getsignal(SIGINT) is default_int_handler
-
-    def test_an_import_that_is_interrupted_by_ctrl_c_stores_nothing(
-        self, cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        file = cardonfile.folder / "centers.csv"
-        file.write_text(f"id,name\n{CENTER_ID},Harbor Spa\n")
-        check = CsvImport.check
-
-        def check_until_ctrl_c(*arguments: Any, **options: Any) -> int:  # those of check
-            count = check(*arguments, **options)
-            raise_signal(SIGINT)
-            return count
-
-        monkeypatch.setattr(CsvImport, "check", check_until_ctrl_c)
+    try:
         result = cardonfile.run("import", "centers", str(file))
+        assert getsignal(SIGINT) is default_int_handler
+    finally:
+        signal(SIGINT, before)
 
-        assert (result.exit_code, result.stdout) == (130, "")
-        assert result.stderr == "interrupted: nothing was imported\n"
-        with cardonfile.storage.read() as unit:
-            assert unit.centers.get(CENTER_ID) is None
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "interrupted: nothing was imported\n"
+    with cardonfile.storage.read() as unit:
+        assert unit.centers.get(CENTER_ID) is None
+
+
+def stop_overriding_file_modes() -> None:
+    """Take from root, in this thread, the two capabilities with which root overrides file modes."""
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    # From <linux/capability.h>: version 3, and effective, permitted and inheritable sets of 64 bits.
+    header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    assert libc.capget(header, sets) == 0
+    fewer = [each & ~(1 << 1 | 1 << 2) for each in struct.unpack("6I", sets.raw)]
+    assert libc.capset(header, struct.pack("6I", *fewer)) == 0
+
+
+def test_a_folder_in_place_of_the_database_file_is_refused(unmigrated: CommandLine) -> None:
+    unmigrated.database.mkdir()
+
+    for arguments in (("migrate",), ("token", "list"), ("reconcile",)):
+        assert unmigrated.refuses(*arguments) == (
+            f"the database cannot be used ({unmigrated.database}: unable to open database file; "
+            "this path is a folder): check that it can be reached, has free space and is not locked"
+        )
+
+
+def test_a_folder_in_place_of_the_fake_psps_database_file_is_refused(
+    cardonfile: CommandLine,
+) -> None:
+    file = cardonfile.database.with_name("cards-fake-psp.db")
+    file.mkdir()
+
+    complaint = cardonfile.refuses("reconcile")
+
+    assert complaint.startswith(f"the fake PSP cannot use its database ({file}: ")
+
+
+def test_the_refusal_of_an_inaccessible_database_file_states_the_reason(
+    unmigrated: CommandLine,
+) -> None:
+    read_only, fixed, hidden = (unmigrated.folder / name / "cards.db" for name in ("a", "b", "c"))
+    for database in (read_only, fixed):
+        database.parent.mkdir()
+        make_database(database)
+    read_only.chmod(0o400)
+    fixed.parent.chmod(0o500)
+    hidden.parent.mkdir(mode=0)
+
+    unmigrated.environment["CARDONFILE_FAKE_PSP_DATABASE"] = str(unmigrated.folder / "fake-psp.db")
+    serve, token_list = ("serve", "--port", str(free_port())), ("token", "list")
+    reasons = (
+        (serve, read_only, "a readonly database; this user may not read and write the file"),
+        (serve, fixed, "this user may not write in its folder"),
+        (token_list, hidden, "the file does not exist, or this user may not search its folder"),
+    )
+    with ThreadPoolExecutor(1, initializer=stop_overriding_file_modes) as thread:
+        for command, database, reason in reasons:
+            settings = {"CARDONFILE_DATABASE_URL": f"sqlite:///{database}"}
+            complaint = thread.submit(unmigrated.refuses, *command, **settings).result()
+            assert complaint.startswith(f"the database cannot be used ({database}: ")
+            assert f"{reason}): check that" in complaint
+    fixed.parent.chmod(0o700)
+    hidden.parent.chmod(0o700)

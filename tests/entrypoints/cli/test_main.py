@@ -17,7 +17,8 @@ from entrypoints.cli.main import main
 from entrypoints.csv_import import KINDS
 from tests.builders import CENTER_ID
 from tests.databases import audit_trail
-from tests.entrypoints.conftest import ROOT, CommandLine
+from tests.entrypoints.conftest import CommandLine
+from tests.programs import ROOT
 
 COMMANDS: Final = {
     "audit": "list",

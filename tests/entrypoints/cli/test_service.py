@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +14,8 @@ from socket import gethostname
 
 import pytest
 
+from adapters.psp_suite.samples import a_uuid
+from domain.identifiers import TokenId
 from domain.sessions.end import SessionStatus
 from domain.worker.heartbeat import SeenWorker, WorkerState
 from tests.builders import a_session
@@ -21,16 +23,42 @@ from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 from tests.entrypoints.running import connected
 from tests.programs import SERVE, Program, Server, free_port
-from tests.waiting import LIMIT_SECONDS, wait_until
+from tests.waiting import wait_until
+
+
+@contextmanager
+def started(
+    cardonfile: CommandLine, command: str, *options: str, program: str = SERVE
+) -> Iterator[tuple[Program, Server]]:
+    """Start a command in a separate process. Provide the process, and its server if it serves."""
+    server, folder = Server(), cardonfile.folder / command
+    server.port = free_port()
+    folder.mkdir()
+    port = {"serve": ("--port", str(server.port))}.get(command, ())
+    settings = {
+        **cardonfile.environment,
+        "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{server.port}",
+        "CARDONFILE_LOG_FORMAT": "json",
+    }
+    with Program(folder, program, command, *options, *port, **settings) as process:
+        yield process, server
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_reconcile_prints_the_number_of_completed_jobs(
+def test_reconcile_prints_the_number_of_completed_jobs_besides_deleting_old_records(
     with_center: CommandLine, level: str
 ) -> None:
     past = a_session().created_at - timedelta(days=3_650)
+    old = a_session(
+        token_id=TokenId(a_uuid(9)),
+        status=SessionStatus.EXPIRED,
+        ended_at=past,
+        expires_at=past,
+        due_at=None,
+    )
     with committed(with_center.storage) as unit:
         unit.sessions.add(a_session(due_at=past, expires_at=past))
+        unit.sessions.add(old)
 
     result = with_center.run("reconcile", CARDONFILE_LOG_LEVEL=level)
 
@@ -41,18 +69,6 @@ def test_reconcile_prints_the_number_of_completed_jobs(
     )
     assert result.exit_code == 0
     assert ("reconciled" in result.stderr) is (level == "info")
-
-
-def test_reconcile_deletes_old_records(with_center: CommandLine) -> None:
-    long_ago = a_session().created_at - timedelta(days=3_650)
-    old = a_session(
-        status=SessionStatus.EXPIRED, ended_at=long_ago, expires_at=long_ago, due_at=None
-    )
-    with committed(with_center.storage) as unit:
-        unit.sessions.add(old)
-
-    with_center.succeeds("reconcile", CARDONFILE_LOG_LEVEL="warning")
-
     with with_center.storage.read() as unit:
         assert unit.sessions.get(old.token_id) is None
 
@@ -62,48 +78,37 @@ class TestServe:
     def test_serve_stops_if_a_file_of_its_database_is_replaced(
         self, cardonfile: CommandLine
     ) -> None:
-        server = Server()
-        server.port = free_port()
-        with cardonfile.start("serve", "--no-worker", "--port", str(server.port)) as process:
-            assert process.stderr is not None
-            assert b"serving" in process.stderr.readline()
+        with started(cardonfile, "serve", "--no-worker") as (program, server):
+            program.wait_for("serving")
             assert server.status("/readyz") == 200
             Path(f"{cardonfile.database}-wal").unlink()
             assert server.status("/readyz") == 503
-            _, logged = process.communicate(timeout=LIMIT_SECONDS)
-
-        assert process.returncode == 1
-        assert logged.count(b"database_replaced") == 1
+            assert program.ends() == 1
+        assert len(program.lines("database_replaced")) == 1
 
     # Shows F9.
     def test_serve_without_a_worker_leaves_due_work_to_another_process(
         self, cardonfile: CommandLine
     ) -> None:
-        port = str(free_port())
-        with cardonfile.start("serve", "--no-worker", "--port", port) as serving:
-            assert serving.stderr is not None
-            line = serving.stderr.readline()
-            assert b"serving" in line
-            assert f"database='{cardonfile.database}'".encode() in line
+        with started(cardonfile, "serve", "--no-worker") as (serving, _):
+            serving.wait_for("serving")
             assert not self.workers(cardonfile)
-            cardonfile.environment["CARDONFILE_PUBLIC_BASE_URL"] = f"http://127.0.0.1:{port}"
-            with cardonfile.start("work") as worker:
+            with started(cardonfile, "work") as (worker, _):
                 wait_until(lambda: self.workers(cardonfile))
-                worker.send_signal(SIGHUP)
-                _, logged = worker.communicate(timeout=LIMIT_SECONDS)
+                worker.tell(SIGHUP)
+                assert worker.ends() == 0
             # This signal has no meaning for the service, and does not stop it.
-            serving.send_signal(SIGUSR1)
-            serving.send_signal(SIGINT)
-            printed, stopping = serving.communicate(timeout=LIMIT_SECONDS)
+            serving.tell(SIGUSR1)
+            serving.tell(SIGINT)
+            assert serving.ends() == 0
 
-        assert (serving.returncode, worker.returncode, printed) == (0, 0, b"")
-        assert b"working" in logged
-        for each in (logged, stopping):
-            assert b"stopped" in each
-            assert b"Traceback" not in each
+        assert serving.lines("serving")[0]["database"] == str(cardonfile.database)
+        assert worker.lines("working")
+        for program in (serving, worker):
+            assert program.lines()[-1]["event"] == "stopped"
         (stopped,) = self.workers(cardonfile)
         assert stopped.state is WorkerState.STOPPED
-        assert (stopped.worker.host, stopped.worker.pid) == (gethostname(), worker.pid)
+        assert (stopped.worker.host, stopped.worker.pid) == (gethostname(), worker.process.pid)
         assert stopped.worker.release == version("cardonfile")
 
     @staticmethod
@@ -174,18 +179,9 @@ def test_a_process_whose_limit_on_open_files_is_too_low_does_not_start(
 
 
 def test_serve_works_with_the_lowest_allowed_limit_on_open_files(cardonfile: CommandLine) -> None:
-    server = Server()
-    server.port = free_port()
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (224, 224)); {SERVE}"
-    environment = {
-        **cardonfile.environment,
-        "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{server.port}",
-        "CARDONFILE_LOG_FORMAT": "json",
-    }
     with (
-        Program(
-            cardonfile.folder, limited, "serve", "--port", str(server.port), **environment
-        ) as program,
+        started(cardonfile, "serve", program=limited) as (program, server),
         ExitStack() as opened,
     ):
         program.wait_for("serving")

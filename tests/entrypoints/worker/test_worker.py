@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Network
@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from adapters.events.sender import HttpEventSender
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.http.health import WorkerWatch
+from adapters.sqlite.connection import connect
 from domain.errors import ServiceUnavailable
 from domain.events.deliver_event import DeliverEvent
 from domain.events.event import ENDPOINT_TYPES
@@ -325,3 +326,66 @@ def test_the_worker_performs_the_periodic_tasks_for_events(
             wait_until(lambda: "event_endpoint_away" in [line["event"] for line in lines])
         finally:
             worker.stop()
+
+
+def damage(installation: Installation, table: str) -> None:
+    """Overwrite the first pages of a table and its indexes."""
+    # Closed, so that all pages are in the file and none in a cache.
+    installation.storage.close()
+    with closing(connect(installation.database, busy_timeout_seconds=0)) as db:
+        ((page_size,),) = db.execute("PRAGMA page_size")
+        roots = "SELECT rootpage FROM sqlite_master WHERE tbl_name = ?"
+        pages = db.execute(roots, (table,)).fetchall()
+    with installation.database.open("r+b") as file:
+        for (page,) in pages:
+            file.seek((page - 1) * page_size)
+            file.write(b"\xff" * page_size)
+
+
+def has_heartbeat(installation: Installation) -> bool:
+    """Return whether a worker runs and has left a heartbeat."""
+    with installation.storage.read() as unit:
+        seen = unit.workers.seen(installation.clock.now())
+    return WorkerState.RUNNING in [each.state for each in seen]
+
+
+@contextmanager
+def working_with_damaged(installation: Installation, table: str, *works: str) -> Iterator[None]:
+    """Check that a worker continues after one of these works has failed, and logs that once."""
+    worker = Worker(installation.container, base_url=NOBODY)
+    with EventReceiver() as receiver, capture_logs() as lines:
+        installation.has_endpoint(receiver.url)
+        damage(installation, table)
+        worker.start()
+        try:
+            wait_until(lambda: "reconciler_without_storage" in [line["event"] for line in lines])
+            token_id = installation.add_card().token_id
+            installation.clock.advance(timedelta(minutes=30))
+            wait_until(
+                lambda: token_id in [each.content["data"]["token_id"] for each in receiver.received]
+            )
+            yield
+        finally:
+            worker.stop()
+    (line,) = (line for line in lines if line["log_level"] == "error")
+    assert line["work"] in works
+
+
+# Shows F46.
+@pytest.mark.installed(CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+def test_a_periodic_task_whose_table_is_damaged_does_not_stop_other_work(
+    installation: Installation,
+) -> None:
+    # What deletes old records reads the table too, and may be first.
+    works = ("find_card_testing", "forget_old_records")
+    with working_with_damaged(installation, "refused_cards", *works):
+        wait_until(lambda: has_heartbeat(installation))
+
+
+# Shows F46.
+@pytest.mark.installed(CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
+def test_a_damaged_queue_table_stops_the_heartbeat_but_no_other_work(
+    installation: Installation,
+) -> None:
+    with working_with_damaged(installation, "discards", "discards", "forget_old_records"):
+        assert not has_heartbeat(installation)
