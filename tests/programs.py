@@ -33,10 +33,6 @@ Its dependencies would also import these packages, if they are there, for as lon
 SERVE: Final = RUNTIME + 'from entrypoints.cli.main import main; main(prog_name="cardonfile")'
 
 
-TO_FULL_DISK: Final = 'import os\nos.dup2(os.open("/dev/full", os.O_WRONLY), 2)\n'
-"""Sends the log to a disk without room, before a program."""
-
-
 class Server:
     """Whatever serves HTTP on a port of this machine."""
 

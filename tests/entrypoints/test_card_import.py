@@ -17,7 +17,7 @@ from domain.identifiers import GuestId
 from domain.psps.card import Card
 from entrypoints.card_import import MAX_LEFT_OUT, WAITS_SECONDS, CardImport, PspSilent
 from tests.builders import CENTER_ID, a_guest
-from tests.databases import audit_trail, change_by_hand, committed
+from tests.databases import audit_trail, change_by_hand
 from tests.entrypoints.conftest import CommandLine
 from tests.installation import MERCHANT, OTHER_GOOD_CARD, Installation, Trouble
 
@@ -112,10 +112,8 @@ def test_a_guests_unreadable_card_on_file_does_not_block_the_import_of_other_car
     ("changes", "sentence"),
     [
         ({"guest_id": OTHER_GUEST_ID}, "the id of a guest that has been imported"),
-        ({"center_id": a_uuid(99)}, "the id of a center that has been imported"),
         ({"provider": "acme"}, "a PSP that is set up here and can read stored cards"),
         ({"token": "4242424242424242"}, "text without a card number"),
-        ({"consented_at": "2999-01-01"}, "a time in the past"),
         ({"token": "first"}, "a token that no earlier line has"),
     ],
 )
@@ -188,28 +186,6 @@ def test_a_card_import_reads_a_limited_number_of_cards_per_minute_from_the_psp(
     minute = timedelta(minutes=1)
     most = max(sum(begun <= each < begun + minute for each in read) for begun in read)
     assert (len(read), most) == (len(rows), IMPORTS_PER_MINUTE)
-
-
-def test_card_refreshes_by_the_worker_count_towards_the_limit_of_a_card_import(
-    installation: Installation,
-) -> None:
-    first, *others = some_rows(installation, IMPORTS_PER_MINUTE + 1)
-    Import(installation, *others).run()
-    with committed(installation.storage) as unit:
-        for line in others:
-            (account,) = unit.accounts.active_at(GuestId(line.partition(",")[0]), CENTER_ID)
-            unit.accounts.make_due(
-                account.psp_account,
-                installation.clock.now(),
-                token=account.token,
-                guest_reference=None,
-            )
-    assert installation.read_cards() > 0
-    installation.provider.calls.clear()
-    before = installation.clock.now()
-
-    assert Import(installation, first).run() == 1
-    assert installation.clock.now() - before > timedelta(seconds=50)
 
 
 def test_a_card_import_waits_for_a_psp_that_is_briefly_unavailable(

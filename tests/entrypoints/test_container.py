@@ -75,26 +75,29 @@ def test_every_part_of_the_container_can_be_built_under_every_setting(
     assert (tmp_path / "cards-fake-psp.db").exists() is (FAKE in psps)
 
 
-def test_the_refusal_of_stripe_names_the_missing_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("package", "modules", "environment", "part"),
+    [
+        ("stripe", ["stripe.provider", "stripe.calls", "stripe.transport"], WITH_STRIPE, "psps"),
+        ("jwt", ["json_web_tokens"], WITH_JWT, "identity"),
+    ],
+)
+def test_a_refusal_names_the_missing_package(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    package: str,
+    modules: list[str],
+    environment: dict[str, str],
+    part: str,
 ) -> None:
-    for name in ("provider", "calls", "transport"):
-        monkeypatch.delitem(sys.modules, f"adapters.stripe.{name}", raising=False)
-    monkeypatch.setitem(sys.modules, "stripe", None)
+    for name in modules:
+        monkeypatch.delitem(sys.modules, f"adapters.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
 
     assert FAKE in build(settings_in(tmp_path, LOOPBACK)).psps()
-    with pytest.raises(SettingsError, match="install the extra `stripe`"):
-        build(settings_in(tmp_path / "other", WITH_STRIPE)).psps()
-
-
-def test_the_refusal_of_json_web_tokens_names_the_missing_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "adapters.json_web_tokens", raising=False)
-    monkeypatch.setitem(sys.modules, "jwt", None)
-
-    with pytest.raises(SettingsError, match="install the extra `jwt`"):
-        build(settings_in(tmp_path, WITH_JWT)).identity()
+    container = build(settings_in(tmp_path / "other", environment))
+    with pytest.raises(SettingsError, match=f"install the extra `{package}`"):
+        container.providers[part]()
 
 
 @pytest.mark.parametrize(

@@ -59,34 +59,16 @@ class TestConfigurePayments:
             return with_center.succeeds(*command).splitlines()
 
         first = configure("--provider", "fake", "--avs", "--redirect-origin", "myspa://")
-        assert first[:3] == [
-            "Harbor Spa takes cards with fake, merchant account default",
-            "  provider: none → fake",
-            "  merchant_account: none → default",
-        ]
-        configure("--cards-per-guest", "one", "--card-testing-limits", "center=3000/600")
-        configure("--link-minutes", "60")
-        assert configure(
-            *("--account", "spa", "--no-avs", "--any-redirect", "--no-link-minutes"),
-            "--no-card-testing-limits",
-        ) == [
-            "Harbor Spa takes cards with fake, merchant account spa",
-            "  provider: fake",
+        assert first[0] == "Harbor Spa takes cards with fake, merchant account default"
+        configure("--cards-per-guest", "one", "--link-minutes", "60")
+        _, *lines = configure("--account", "spa", "--no-avs", "--any-redirect", "--no-link-minutes")
+        assert [line for line in lines if "→" in line] == [
             "  merchant_account: default → spa",
             "  avs: yes → no",
-            "  cards_per_guest: one",
             "  redirect_origins: myspa:// → any",
-            "  session_minutes: 30",
             "  link_minutes: 60 → none",
-            "  card_testing_limits: center=3000/600 → none",
-            "  refuse_funding: none",
-            "  acquirer_agreed: no",
-            "  authentication: automatic",
-            "  keep_after_end_days: 7",
-            "  no_show_indicator: no",
-            "  portal_minutes: 15",
-            "  guest_removal: none",
         ]
+        assert {"  provider: fake", "  cards_per_guest: one", "  refuse_funding: none"} < {*lines}
 
     def test_configure_payments_none_can_remove_the_configuration_repeatedly(
         self, with_center: CommandLine
@@ -98,31 +80,6 @@ class TestConfigurePayments:
         assert configuration(with_center) is None
         assert first.startswith("Harbor Spa does not take cards\n  provider: fake → none\n")
         assert second == "Harbor Spa does not take cards\n"
-
-    def test_a_center_name_that_makes_the_consent_too_long_for_the_psp_is_refused(
-        self, with_center: CommandLine
-    ) -> None:
-        # No import takes such a name; a PSP with a lower limit would meet it in a shorter one.
-        with committed(with_center.storage) as unit:
-            unit.centers.put_many([a_center(name="Spa " * 1_000)])
-
-        complaint = with_center.refuses("configure-payments", CENTER_ID, "--provider", "fake")
-
-        assert "the text that guests agree to in en has 8226 characters" in complaint
-        assert "fake shows 5000 at most: import the center with a shorter name" in complaint
-        assert configuration(with_center) is None
-
-    def test_configure_payments_refuses_the_fake_psp_if_guests_can_reach_the_service(
-        self, with_center: CommandLine
-    ) -> None:
-        command = ("configure-payments", CENTER_ID, "--provider", "fake")
-        with_center.environment["CARDONFILE_PUBLIC_BASE_URL"] = "https://cards.example"
-
-        assert "CARDONFILE_ALLOW_FAKE_PSP=1" in with_center.refuses(*command)
-        assert configuration(with_center) is None
-        with_center.succeeds(
-            *command, "--redirect-origin", "https://shop.example", CARDONFILE_ALLOW_FAKE_PSP="1"
-        )
 
 
 KEYS = {

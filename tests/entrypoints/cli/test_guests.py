@@ -293,12 +293,6 @@ class TestMerge:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID)
         assert (result.exit_code, result.stderr) == (1, "Error: Cards do not match\n")
 
-    def test_guest_merge_refuses_a_guest_who_is_not_on_file(self, on_file: CommandLine) -> None:
-        said = on_file.refuses("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID, "--yes")
-        assert said == "Guest not found"
-        said = on_file.refuses("guest", "merge", GUEST_ID, "--from", GUEST_ID)
-        assert said == "--from must be the id of another guest"
-
     def test_guest_erase_again_repeats_a_merge_that_a_restored_backup_lost(
         self, two: CommandLine
     ) -> None:

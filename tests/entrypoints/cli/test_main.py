@@ -177,6 +177,8 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         ("guest export ada", f"ID {UUID}"),
         *((f"guest {each} {NOBODY}", "Guest not found") for each in ("show", "export", "erase")),
         ("guest show x@guests.example", "Guest not found"),
+        (f"guest merge {NOBODY} --from {a_uuid(405)} --yes", "Guest not found"),
+        (f"guest merge {NOBODY} --from {NOBODY}", "--from must be the id of another guest"),
         (f"events add https://shop.example --type session.failed --center {NOBODY}", NO_CENTER),
         *((f"events {command} x", NO_ENDPOINT) for command in ("remove", "roll-secret", "test")),
         ("events replay --since 1h --endpoint x", NO_ENDPOINT),

@@ -164,23 +164,20 @@ class TestCloseAccount:
         assert unknown.startswith(f"--account must be a merchant account of {PROVIDER} that this ")
 
 
-def test_an_operator_can_confirm_the_keys_after_the_removal_of_unknown_cards_was_stopped(
-    cardonfile: CommandLine,
+@pytest.mark.parametrize(
+    ("command", "refused", "said"),
+    [
+        ("confirm-keys", "an account at which", "for a day, unknown cards of"),
+        ("trust", "an account whose identity", "the next call trusts the keys of"),
+    ],
+)
+def test_an_operator_can_confirm_or_trust_psp_keys_only_if_that_is_needed(
+    cardonfile: CommandLine, command: str, refused: str, said: str
 ) -> None:
-    confirm = ("psp", "confirm-keys", PROVIDER, "--account", MERCHANT_ACCOUNT)
-    assert cardonfile.refuses(*confirm).startswith("--account must be an account at which")
+    arguments = ("psp", command, PROVIDER, "--account", MERCHANT_ACCOUNT)
+    assert cardonfile.refuses(*arguments).startswith(f"--account must be {refused}")
     with committed(cardonfile.storage) as unit:
         unit.merchant_standings.put(a_standing(stopped_at=NOW))
-
-    assert "for a day, unknown cards of" in cardonfile.succeeds(*confirm)
-
-
-def test_an_operator_can_trust_new_psp_keys_if_no_card_needs_the_first_keys(
-    cardonfile: CommandLine,
-) -> None:
-    trust = ("psp", "trust", PROVIDER, "--account", MERCHANT_ACCOUNT)
-    assert cardonfile.refuses(*trust).startswith("--account must be an account whose identity")
-    with committed(cardonfile.storage) as unit:
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "wrong")
 
-    assert "the next call trusts the keys of" in cardonfile.succeeds(*trust)
+    assert said in cardonfile.succeeds(*arguments)

@@ -14,7 +14,7 @@ from domain.sessions.end import SessionStatus
 from domain.worker.jobs import End
 from entrypoints.worker import job_runner
 from tests.event_receiver import EventReceiver
-from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
+from tests.installation import OTHER_GOOD_CARD, PREPAID_CARD, Installation, Trouble
 
 # Events may be sent to this machine.
 pytestmark = pytest.mark.installed(CARDONFILE_EVENT_NETWORKS="127.0.0.0/8")
@@ -50,38 +50,23 @@ def test_reconcile_works_until_nothing_is_due(
     assert installation.reconcile().is_idle
 
 
-def test_reconcile_calls_a_failing_endpoint_only_once(installation: Installation) -> None:
-    with EventReceiver() as away, EventReceiver() as taking:
-        away.status = 503
-        add_endpoints(installation, away, taking)
-        for number in (GOOD_CARD, OTHER_GOOD_CARD):
-            installation.stored_card(number)
-
-        with capture_logs() as logs:
-            installation.reconcile()
-
-        assert (len(away.received), len(taking.received)) == (1, 2)
-        assert [line["event"] for line in logs].count("event_endpoint_away") == 1
-
-        installation.clock.advance(timedelta(minutes=1))
-        installation.reconcile()
-        assert len(away.received) == 2
-
-
 def test_reconcile_logs_the_result_of_its_work(installation: Installation) -> None:
     with EventReceiver() as taking, EventReceiver() as away:
         away.status = 503
         add_endpoints(installation, taking, away)
         # One session has a card, one session waits for its guest, and another card is to be
         # discarded.
+        # Each event was stored for both endpoints, and the endpoint that is away is called once.
         installation.removed_card(OTHER_GOOD_CARD)
+        installation.stored_card(PREPAID_CARD)
         installation.session_with_card()
         installation.opened_session()
         installation.clock.advance(timedelta(seconds=30))
         installation.provider.have(Trouble.BEFORE_IT_ACTED)
         at_psp, at_endpoints = reconciled(installation)
         assert at_psp == {"waiting_for_psp": 3}
-        assert at_endpoints == {"delivered": 1, "not_delivered": 1}
+        assert at_endpoints == {"delivered": 2, "not_delivered": 1}
+        assert (len(away.received), len(taking.received)) == (1, 2)
 
         installation.provider.recover()
         installation.clock.advance(timedelta(minutes=1))
