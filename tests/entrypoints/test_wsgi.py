@@ -28,7 +28,7 @@ from tests.builders import CENTER_ID
 from tests.databases import guest_on_file, make_database
 from tests.entrypoints.running import connected
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, PREPAID_CARD, Installation
-from tests.postgresql import new_database
+from tests.postgresql import empty_database
 from tests.programs import Program, Server, free_port, got
 from tests.scraping import Samples, samples_of
 from tests.serving import (
@@ -381,7 +381,7 @@ def test_the_new_application_has_no_open_database_connection_that_a_fork_would_s
         url = f"sqlite:///{tmp_path}/cards.db"
         if storage == "postgresql":
             server = request.getfixturevalue("postgresql_server")
-            url = stack.enter_context(new_database(server))
+            url = stack.enter_context(empty_database(server))
         for name, value in {**GOOD, "CARDONFILE_DATABASE_URL": url}.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("CARDONFILE_LOG_LEVEL", "error")

@@ -9,7 +9,8 @@ import click
 import pytest
 
 from adapters.system import operating_system_user
-from tests.builders import CENTER_ID
+from tests.builders import CENTER_ID, an_audit_entry
+from tests.databases import committed
 from tests.entrypoints.conftest import CommandLine
 
 
@@ -49,10 +50,12 @@ def test_audit_list_describes_each_entry_completely(with_center: CommandLine) ->
 def test_audit_list_that_waits_for_a_slow_reader_does_not_delay_an_erasure(
     cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with committed(cardonfile.storage) as unit:
+        unit.audit_trail.add(an_audit_entry())
     overwritten: list[bool] = []
     monkeypatch.setattr(
         click, "echo", lambda *_: overwritten.append(cardonfile.storage.overwrite_deleted())
     )
     cardonfile.succeeds("audit", "list")
 
-    assert overwritten == [True]
+    assert overwritten == [True, True]
