@@ -259,6 +259,10 @@ def test_session_show_explains_why_a_session_ended_without_a_card(
     installation.return_to_shop(renewed)
     cancelled = installation.session_with_card(DECLINED_CARD)
     installation.cancel_session(cancelled)
+    silent = installation.opened_session()
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    installation.settle(silent.token_id)
+    installation.provider.recover()
     installation.configure(**NO_PREPAID)
     prepaid = installation.returned_session(PREPAID_CARD)
 
@@ -274,6 +278,8 @@ def test_session_show_explains_why_a_session_ended_without_a_card(
     ]
     not_accepted = {"code": "funding_not_accepted", "page": 1}
     assert ("card_not_accepted", not_accepted) in steps_of(prepaid)
+    silent_since = shown(cardonfile, silent)["psp_silent_since"]
+    assert datetime.fromisoformat(silent_since) == installation.clock.now()
 
 
 def test_session_show_names_who_cancelled_the_session(
@@ -289,17 +295,6 @@ def test_session_show_names_who_cancelled_the_session(
         (step,) = (it for it in shown(cardonfile, session)["steps"] if it["step"] == "cancelled")
         assert step["details"] == {"by": who}
     assert noted["actor"].startswith("user:")
-
-
-def test_session_show_shows_since_when_the_psp_has_not_responded(
-    cardonfile: CommandLine, installation: Installation
-) -> None:
-    opened = installation.opened_session()
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    installation.settle(opened.token_id)
-
-    silent_since = shown(cardonfile, opened)["psp_silent_since"]
-    assert datetime.fromisoformat(silent_since) == installation.clock.now()
 
 
 def test_session_show_refuses_an_unknown_or_ambiguous_prefix_of_a_session_id(

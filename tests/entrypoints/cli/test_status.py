@@ -80,27 +80,19 @@ def test_status_shows_all_waiting_work(cardonfile: CommandLine) -> None:
     assert shown == {"release": shown["release"], "migration": "m007_release_0_3"}
 
 
-def test_status_lists_every_kind_of_work_even_if_nothing_is_waiting(
-    cardonfile: CommandLine,
-) -> None:
-    is_seen(cardonfile, 1)
-
-    shown = cardonfile.succeeds("status").splitlines()
-    assert shown[1] == "migration  m007_release_0_3"
-    assert shown[3].split()[:4] == ["HOST", "PID", "RELEASE", "STATE"]
-    assert re.search(r" \d+ s$", shown[4])
-    assert [line.split() for line in shown[7:12]] == [
-        [kind, "0", "-"] for kind in ("sessions", "discards", "cards", "events", "erasures")
-    ]
-
-
 def test_status_fails_if_no_worker_has_run_for_a_minute(cardonfile: CommandLine) -> None:
     assert "`cardonfile work`" in does_not_work(cardonfile)
 
     is_seen(cardonfile, 1)
     workers_age(cardonfile.storage, 2 * MINUTE)
     assert "no worker" in does_not_work(cardonfile)
-    assert re.search(r" \d{3} s\n", cardonfile.run("status").stdout)
+    shown = cardonfile.run("status").stdout.splitlines()
+    assert shown[1] == "migration  m007_release_0_3"
+    assert shown[3].split()[:4] == ["HOST", "PID", "RELEASE", "STATE"]
+    assert re.search(r" \d{3} s$", shown[4])
+    assert [line.split()[0] for line in shown[7:12]] == [
+        *("sessions", "discards", "cards", "events", "erasures")
+    ]
 
 
 def test_status_fails_if_the_database_cannot_be_used(unmigrated: CommandLine) -> None:
