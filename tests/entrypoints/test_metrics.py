@@ -12,7 +12,7 @@ import pytest
 import structlog
 from falcon import testing
 
-from entrypoints import logs, metrics, wsgi
+from entrypoints import logs, metrics
 from entrypoints.container import build
 from entrypoints.settings import LogFormat
 from tests.entrypoints.conftest import CommandLine
@@ -62,18 +62,3 @@ def test_a_metrics_folder_that_cannot_be_created_is_refused(cardonfile: CommandL
 
     complaint = cardonfile.refuses("serve", CARDONFILE_METRICS_FOLDER=str(folder))
     assert complaint == f"{folder}: No such file or directory"
-
-
-def test_a_metrics_address_without_a_metrics_folder_is_refused_for_several_processes(
-    monkeypatch: pytest.MonkeyPatch, cardonfile: CommandLine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in {
-        **cardonfile.environment,
-        "CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:1",
-        "CARDONFILE_METRICS": "127.0.0.1:9464",
-    }.items():
-        monkeypatch.setenv(name, value)
-
-    with pytest.raises(SystemExit):
-        wsgi.create_application()
-    assert "CARDONFILE_METRICS needs CARDONFILE_METRICS_FOLDER" in capsys.readouterr().err

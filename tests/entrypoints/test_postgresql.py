@@ -331,6 +331,13 @@ def all_at_once(*acts: Callable[[], object]) -> None:
     at_once(len(acts), act)
 
 
+def finish_erasures(installation: Installation) -> None:
+    for _ in range(4):
+        installation.clock.advance(timedelta(minutes=2))
+        installation.reconcile()
+        installation.container.finish_erasures()()
+
+
 class TestConcurrency:
     def test_only_one_of_two_centers_can_put_a_product_with_the_same_id_concurrently(
         self, installation: Installation
@@ -417,10 +424,7 @@ class TestConcurrency:
                 partial(use_cases.choose_default_card, caller, **account_of),
             )
 
-        for _ in range(4):
-            installation.clock.advance(timedelta(minutes=2))
-            installation.reconcile()
-            installation.container.finish_erasures()()
+        finish_erasures(installation)
         assert installation.tokens_at_psp() == frozenset()
         with installation.storage.read() as unit:
             assert unit.accounts.search(AccountFilter(only_active=True), limit=9) == ()
@@ -467,10 +471,7 @@ class TestConcurrency:
             for each in (session, renewing):
                 installation.settle(each.token_id)
 
-        for _ in range(4):
-            installation.clock.advance(timedelta(minutes=2))
-            installation.reconcile()
-            installation.container.finish_erasures()()
+        finish_erasures(installation)
         tokens = set()
         for number in range(ROUNDS):
             goes, stays = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))

@@ -332,8 +332,12 @@ GOOD: Final = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
             {**GOOD, "CARDONFILE_DATABASE_URL": "sqlite:///missing.db"},
             "the database missing.db is missing or not up to date: run `cardonfile migrate`",
         ),
+        (
+            {**GOOD, "CARDONFILE_METRICS": "127.0.0.1:9464"},
+            "under a WSGI server, CARDONFILE_METRICS needs CARDONFILE_METRICS_FOLDER",
+        ),
     ],
-    ids=["base URL", "PSP", "database"],
+    ids=["base URL", "PSP", "database", "metrics"],
 )
 def test_create_application_fails_if_the_installation_cannot_be_used(
     environment: dict[str, str],

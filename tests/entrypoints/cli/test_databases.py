@@ -32,6 +32,8 @@ class TestDatabase:
         assert unmigrated.succeeds("migrate").startswith("applied m001_")
         assert unmigrated.succeeds("migrate") == "the database is up to date\n"
         unmigrated.succeeds("token", "list")
+        complaint = unmigrated.refuses("migrate", CARDONFILE_DATABASE_URL="sqlite:////no/such.db")
+        assert complaint == "/no/such.db: No such file or directory"
 
     @pytest.mark.parametrize("arguments", EACH_WAY_TO_OPEN_THE_DATABASE, ids=" ".join)
     def test_only_migrate_creates_a_missing_database(
@@ -78,11 +80,6 @@ class TestDatabase:
 
         complaint = cardonfile.refuses("token", "list")
         assert complaint.endswith("database disk image is malformed): restore a backup")
-
-    def test_migrate_names_a_missing_folder(self, unmigrated: CommandLine) -> None:
-        complaint = unmigrated.refuses("migrate", CARDONFILE_DATABASE_URL="sqlite:////no/such.db")
-
-        assert complaint == "/no/such.db: No such file or directory"
 
 
 def test_an_import_that_is_interrupted_by_ctrl_c_stores_nothing(

@@ -97,24 +97,6 @@ def test_a_missing_worker_is_logged_when_a_browser_returns_to_the_shop(
     assert "worker_missing" in [line["event"] for line in logs]
 
 
-def test_a_worker_performs_its_periodic_tasks_when_it_starts(installation: Installation) -> None:
-    installation.add_card(idempotency_key="key")
-    installation.clock.advance(timedelta(hours=25))
-    worker = Worker(installation.container, base_url=NOBODY)
-    worker.start()
-
-    def is_done() -> bool:
-        with installation.storage.read() as unit:
-            name, since = installation.caller.name, installation.clock.now() - timedelta(days=2)
-            return (
-                len(unit.workers.seen(installation.clock.now())) == 1
-                and unit.idempotency_keys.get(name, "key", since=since) is None
-            )
-
-    wait_until(is_done)
-    worker.stop()
-
-
 def installed(folder: Path, url: str) -> Installation:
     fake_psp = str(folder / "fake-psp.db")
     return Installation(folder, CARDONFILE_DATABASE_URL=url, CARDONFILE_FAKE_PSP_DATABASE=fake_psp)
@@ -300,13 +282,11 @@ def test_an_endpoint_that_hangs_does_not_delay_deliveries_to_other_endpoints(
         worker.stop()
 
 
-def test_the_worker_performs_the_periodic_tasks_for_events(
-    installation: Installation,
-) -> None:
-    container = installation.container
+def test_a_worker_performs_its_periodic_tasks_when_it_starts(installation: Installation) -> None:
+    container, caller = installation.container, installation.caller.name
     # Nothing is sent there, because it is not public.
-    container.add_event_endpoint()(url="https://127.0.0.1", types=ENDPOINT_TYPES)
-    installation.stored_card()
+    installation.has_endpoint("https://127.0.0.1")
+    installation.stored_card(idempotency_key="key")
     installation.clock.advance(datetime(2031, 9, 23, tzinfo=UTC) - installation.clock.now())
     installation.read_cards()
     # Given up, so that it is old and no longer due.
@@ -315,14 +295,19 @@ def test_the_worker_performs_the_periodic_tasks_for_events(
         unit.event_deliveries.update(stored.failed_for_good("500", installation.clock.now()))
     worker = Worker(container, base_url=NOBODY)
 
-    def told() -> list[str]:
-        deliveries = installation.deliveries()
-        return [delivery.event.type for delivery in deliveries]
+    def is_done() -> bool:
+        with installation.storage.read() as unit:
+            deliveries = unit.event_deliveries.latest(limit=9, only_failed=False)
+            return (
+                len(unit.workers.seen(installation.clock.now())) == 1
+                and unit.idempotency_keys.get(caller, "key", since=stored.event.occurred_at) is None
+                and [each.event.type for each in deliveries] == ["account.expiring"]
+            )
 
     with capture_logs() as lines:
         worker.start()
         try:
-            wait_until(lambda: told() == ["account.expiring"])
+            wait_until(is_done)
             wait_until(lambda: "event_endpoint_away" in [line["event"] for line in lines])
         finally:
             worker.stop()
