@@ -137,10 +137,11 @@ def test_an_unknown_method_is_not_logged_verbatim(running: Running) -> None:
 
 
 # Shows F9.
+@pytest.mark.parametrize("held_up_seconds", [0, 2 * waitress_server.QUIET_SECONDS])
 def test_requests_in_progress_are_answered_before_the_server_stops(
-    stoppable: Running, monkeypatch: pytest.MonkeyPatch
+    stoppable: Running, monkeypatch: pytest.MonkeyPatch, held_up_seconds: float
 ) -> None:
-    sleep, held_up_seconds = time.sleep, 2 * waitress_server.QUIET_SECONDS
+    sleep = time.sleep
     on_a_busy_machine = SimpleNamespace(
         monotonic=time.monotonic, sleep=lambda seconds: sleep(max(seconds, held_up_seconds))
     )
