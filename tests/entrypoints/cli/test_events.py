@@ -105,10 +105,10 @@ def test_events_test_shows_the_response_from_the_endpoint(cardonfile: CommandLin
         cardonfile.run("events", "add", receiver.url, "--type", "account.stored", **LOOPBACK)
         endpoint, *_ = row(cardonfile, "list")
         sent = cardonfile.run("events", "test", endpoint, **LOOPBACK)
-        assert sent.stdout.startswith("the endpoint responded with 204 after 0.")
+        assert sent.stdout.startswith("the endpoint responded with 204 after ")
         receiver.status = 401
         refused = cardonfile.refuses("events", "test", endpoint, **LOOPBACK)
-        assert refused.startswith("the endpoint responded with 401 after 0.")
+        assert refused.startswith("the endpoint responded with 401 after ")
         assert refused.endswith("; expected a 2xx status")
         not_public = "the event was not delivered: not a public address: 127.0.0.1 (see CARDONFILE_EVENT_NETWORKS)"
         assert cardonfile.refuses("events", "test", endpoint) == not_public
