@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import (
@@ -19,6 +20,8 @@ from playwright.sync_api import (
 
 from tests.browser.chromium import Tell, prepare_driver, start_chromium
 from tests.browser.pages import OpenPage, Watch
+from tests.browser.served import serving
+from tests.installation import Installation
 from tests.waiting import LIMIT_SECONDS
 
 # Playwright's own limits, of 5 and 30 seconds, are too short for a slow machine.
@@ -86,3 +89,10 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
 def page(open_page: OpenPage) -> Page:
     """An empty page in a fresh context. The test fails if the page misbehaved."""
     return open_page()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Installation]:
+    """An installation that browsers reach."""
+    with serving(tmp_path) as installed:
+        yield installed

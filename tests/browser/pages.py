@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
@@ -18,6 +18,9 @@ from playwright.sync_api import (
     ViewportSize,
     WebError,
 )
+
+PHONE: Final = ViewportSize(width=390, height=844)
+NARROWEST: Final = 320
 
 
 class OpenPage(Protocol):
@@ -98,9 +101,18 @@ def assert_accessible(page: Page) -> None:
     assert not violations, f"axe on {page.url}:\n" + "\n".join(map(_describe, violations))
 
 
-def assert_fits(page: Page) -> None:
-    """Check that the page does not scroll sideways."""
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+def assert_fits(page: Page, *widths: int) -> None:
+    """Check that the page does not scroll sideways at these widths, or on the narrowest phone."""
+    for width in widths or (NARROWEST,):
+        page.set_viewport_size(ViewportSize(width=width, height=PHONE["height"]))
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def assert_good(page: Page, color_scheme: Literal["light", "dark"] = "light") -> None:
+    """Check that the page fits on the narrowest phone, and is accessible in a color scheme."""
+    assert_fits(page)
+    page.emulate_media(color_scheme=color_scheme)
+    assert_accessible(page)
 
 
 def _describe(violation: Mapping[str, Any]) -> str:

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
 from adapters.catalogs import catalog
 from domain.sessions.session import CardSession
-from tests.browser.pages import OpenPage, assert_accessible, assert_fits
-from tests.browser.test_languages import serving, started
+from tests.browser.pages import OpenPage, assert_fits, assert_good
+from tests.browser.served import started
 from tests.installation import Installation
 
 LABEL = "Chair 3"
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Installation]:
-    """An installation that browsers reach."""
-    with serving(tmp_path) as installed:
-        yield installed
-
-
-def desk_of(served: Installation, session: CardSession) -> str:
-    """Return the address of a new desk link."""
+def open_desk(served: Installation, page: Page) -> CardSession:
+    """Start a session, and open a new desk link of the session."""
+    session = started(served)
     secret = served.container.make_desk_link()(
         served.caller,
         access_token=served.token_for(served.caller),
@@ -33,33 +23,16 @@ def desk_of(served: Installation, session: CardSession) -> str:
         token_id=session.token_id,
         label=LABEL,
     )
-    return served.container.links().desk_uri(secret)
+    page.goto(served.container.links().desk_uri(secret))
+    return session
 
 
-def assert_good(page: Page) -> None:
-    """Check the page at 320 pixels, in light and dark."""
-    page.set_viewport_size(ViewportSize(width=320, height=640))
-    assert_fits(page)
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert_accessible(page)
-
-
-def in_language(page: Page, language: str) -> None:
-    page.context.set_extra_http_headers({"Accept-Language": language})
-
-
-@pytest.mark.parametrize("language", ["en", "ar"])
-def test_staff_can_use_the_desk_page_by_keyboard(
-    served: Installation, page: Page, language: str
-) -> None:
-    t, session = catalog(language), started(served, "de")
-    in_language(page, language)
-    page.goto(desk_of(served, session))
-    status = page.get_by_role("status")
+def test_staff_can_use_the_desk_page_by_keyboard(served: Installation, page: Page) -> None:
+    t, status = catalog("ar"), page.get_by_role("status")
+    page.set_extra_http_headers({"Accept-Language": "ar"})
+    session = open_desk(served, page)
     expect(page.get_by_role("heading", level=2)).to_have_text(LABEL)
     expect(status).to_contain_text(t.text("desk.created.state"))
-    assert_good(page)
 
     page.get_by_role("link", name=t.text("desk.show_code")).press("Enter")
     code = page.get_by_role("img", name=t.text("desk.code"))
@@ -70,7 +43,6 @@ def test_staff_can_use_the_desk_page_by_keyboard(
     assert box is not None
     assert min(box["width"], box["height"]) > 650
     expect(code).to_be_in_viewport()
-    assert_fits(page)
 
     send = page.get_by_role("link", name=t.text("desk.sms"))
     send.focus()
@@ -81,34 +53,30 @@ def test_staff_can_use_the_desk_page_by_keyboard(
 
     page.get_by_role("button", name=t.text("desk.cancel")).press("Enter")
     expect(status).to_contain_text(t.text("desk.cancelled.state"))
-    assert_good(page)
+    assert_fits(page)
 
 
 def test_the_desk_page_follows_a_session_without_javascript(
     served: Installation, open_page: OpenPage
 ) -> None:
-    t, session = catalog("en"), started(served, "en")
     page = open_page(java_script_enabled=False)
-    page.goto(desk_of(served, session))
-    expect(page.get_by_role("status")).to_contain_text(t.text("desk.created.state"))
+    session = open_desk(served, page)
 
     served.open_page(session)
 
-    expect(page.get_by_role("status")).to_contain_text(t.text("desk.opened.state"))
+    expect(page.get_by_role("status")).to_contain_text(catalog("en").text("desk.opened.state"))
 
 
 def test_the_desk_page_moves_the_focus_from_a_button_that_disappears(
     served: Installation, page: Page
 ) -> None:
-    session = started(served, "en")
-    page.goto(desk_of(served, session))
+    session = open_desk(served, page)
     page.get_by_role("button", name="Cancel").focus()
 
     served.open_page(session)
-    served.type_card(served.session(session.token_id))
-    served.return_to_shop(session)
+    served.type_card_and_return(session)
 
     expect(page.get_by_role("status")).to_contain_text("Visa ••••\N{NO-BREAK SPACE}4242 stored")
     expect(page.get_by_role("status")).to_be_focused()
     expect(page.get_by_role("button")).to_have_count(0)
-    assert_good(page)
+    assert_good(page, "dark")

@@ -1,138 +1,167 @@
-"""Cardonfile's own pages for guests in a real browser."""
+"""Cardonfile's own pages before and after the hosted page, in a real browser."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Final
+from urllib.parse import parse_qsl
 
-import pytest
-from playwright.sync_api import Page, ViewportSize, expect
-from pysqlite3 import dbapi2
+from playwright.sync_api import Page, expect
 
-from entrypoints.demo.sample import SPA
-from tests.browser.pages import assert_accessible, assert_fits
-from tests.demo import Demo, running_demo
+from adapters.catalogs import catalog, shipped_reservation_texts
+from tests.browser.pages import assert_accessible, assert_fits, assert_good
+from tests.browser.served import SHOP, link, opened, send_card, serving, started
+from tests.builders import CENTER_ID, a_shipped_consent
+from tests.installation import OTHER_GOOD_CARD, Installation
+from tests.listening import ListeningServer, responding, running
 from tests.pictures import a_png
 
-NAME: Final = SPA.center.name
-LONG_AGO: Final = "2026-01-01T00:00:00.000000+00:00"
-STATEMENT: Final = "https://spa.example/accessibility"
 WIDTHS: Final = (1280, 390, 320)
+BANK: Final = b"<title>Bank</title><link rel=icon href=data:,>"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    folder = tmp_path_factory.mktemp("demo")
-    settings = {"CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'demo.db'}"}
-    (folder / "logo.png").write_bytes(a_png())
-    with running_demo(folder, settings) as demo:
-        look = ("--color", "#2e7d32", "--logo", str(folder / "logo.png"))
-        addresses = ("--contact", "tel:+49301234567", "--accessibility", STATEMENT)
-        demo.command("center", "set", SPA.center.id, *addresses, *look)
-        yield demo
-
-
-def a_link(demo: Demo, changes: str = "") -> str:
-    """Return the link of a new session whose row has the `changes`."""
-    link = str(demo.add_card()["hosted_payment_uri"])
-    if changes:
-        change(demo, link, changes)
-    return link
-
-
-def change(demo: Demo, link: str, changes: str) -> None:
-    """Change the row of a session by hand."""
-    token_id = link.partition("token_id=")[2].partition("&")[0]
-    with closing(dbapi2.connect(str(demo.log.with_name("demo.db")))) as db, db:
-        db.execute(f"UPDATE card_sessions SET {changes} WHERE token_id = ?", (token_id,))
-
-
-def assert_good(page: Page) -> None:
-    """Check the page on every screen, in dark and in forced colors. Buttons must have edges."""
-    for width in WIDTHS:
-        page.set_viewport_size(ViewportSize(width=width, height=800))
-        assert_fits(page)
-    for scheme in (None, "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert_accessible(page)
-    page.emulate_media(forced_colors="active")
-    assert_accessible(page)
-    for button in page.locator("button, .button").all():
-        edge, ground = button.evaluate(
-            "each => [getComputedStyle(each).borderTopColor, getComputedStyle(each).backgroundColor]"
-        )
-        assert edge != ground
-        expect(button).to_have_css("border-top-width", "1px")
-    page.emulate_media(forced_colors="none", color_scheme="light")
-
-
-def assert_links_statement(page: Page) -> None:
-    """Check that the page footer links to the center's accessibility statement."""
-    statement = page.get_by_role("contentinfo").get_by_role("link", name="Accessibility statement")
-    expect(statement).to_have_attribute("href", STATEMENT)
-
-
-def test_the_page_of_an_expired_link_says_whom_the_guest_can_contact(
-    demo: Demo, page: Page
+def test_the_pages_of_a_link_show_the_branding_of_its_center(
+    served: Installation, page: Page
 ) -> None:
-    page.goto(a_link(demo, f"expires_at = {LONG_AGO!r}"))
+    look = {"color": "#2e7d32", "logo": a_png(), "contact": "tel:+49301234567"}
+    served.container.set_center()(CENTER_ID, look)
+    session = started(served, link_minutes=43_200)
+    served.clock.advance(timedelta(hours=25))
+    logo = page.locator(".logo")
+    page.goto(link(served, session))
+    assert logo.evaluate("each => each.naturalWidth") == 160
+    page.get_by_role("button", name="Continue to the payment page").press("Enter")
+    expect(page.get_by_role("button", name="Add card")).to_have_css(
+        "background-color", "rgb(46, 125, 50)"
+    )
+    assert logo.evaluate("each => each.naturalWidth") == 160
+    assert_fits(page, *WIDTHS)
 
-    expect(page.get_by_role("heading", level=2)).to_have_text("This link has expired")
+    served.clock.advance(timedelta(days=30))
+    page.goto(link(served, session))
     page.keyboard.press("Tab")
-    ask = page.get_by_role("link", name=f"Ask {NAME}: +49301234567")
+    ask = page.get_by_role("link", name="Ask Harbor Spa: +49301234567")
     expect(ask).to_be_focused()
-    expect(ask).to_have_attribute("href", "tel:+49301234567")
     expect(ask).to_have_css("background-color", "rgb(46, 125, 50)")
     ask.hover()
     # Brighter, white text would be less readable than the color was checked for.
     expect(ask).to_have_css("filter", re.compile(r"brightness\(0\.\d+\)"))
-    assert page.locator(".logo").evaluate("each => each.naturalWidth") == 160
-    assert_links_statement(page)
-    assert_good(page)
+    assert_fits(page, *WIDTHS)
 
-
-def test_the_page_of_an_old_link_says_which_center_asks_for_the_card(
-    demo: Demo, page: Page
-) -> None:
-    page.goto(a_link(demo, f"created_at = {LONG_AGO!r}"))
-
-    expect(page.get_by_role("main")).to_contain_text(f"{NAME} asks you to add a card")
-    expect(page.get_by_role("main")).to_contain_text("belongs to Fake PSP (127.0.0.1:")
-    assert_links_statement(page)
-    assert_good(page)
-    page.get_by_role("button", name="Continue to the payment page").press("Enter")
-    expect(page.get_by_label("Card number")).to_be_visible()
-    assert page.locator(".logo").evaluate("each => each.naturalWidth") == 160
-    expect(page.get_by_role("button", name="Add card")).to_have_css(
-        "background-color", "rgb(46, 125, 50)"
+    page.emulate_media(forced_colors="active")
+    assert_accessible(page)
+    edge, ground = ask.evaluate(
+        "each => [getComputedStyle(each).borderTopColor, getComputedStyle(each).backgroundColor]"
     )
+    assert edge != ground
+    expect(ask).to_have_css("border-top-width", "1px")
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/hosted-payments?token_id=x"])
-def test_the_page_at_an_unknown_address_tells_the_visitor_what_to_do(
-    demo: Demo, page: Page, path: str
+def test_a_psp_page_that_is_opened_by_a_form_receives_the_form_fields(
+    served: Installation, page: Page
 ) -> None:
-    page.goto(f"{demo.api}{path}")
+    fields = {"parameters": "eyJhIjoxfQ==", "signature": 'a&b="ü"'}
+    start = served.provider.start
+    with running(ListeningServer()) as psp:
+        psp.acts = [responding(200, BANK, Content_Type="text/html")]
+        address = f"{psp.url}/pay?shop=1"
+        served.provider.start = lambda request: replace(
+            start(request), address=address, fields=fields
+        )
+        opened(served, page)
+        page.get_by_role("button", name="Continue to the payment page").click()
+        expect(page).to_have_title("Bank")
+        (request,) = psp.requests
 
-    expect(page.get_by_role("main")).to_contain_text("link")
-    expect(page.get_by_role("contentinfo")).to_have_count(0)
+    assert (request.method, request.path) == ("POST", "/pay?shop=1")
+    assert dict(parse_qsl(request.body.decode())) == fields
+
+
+def test_a_guest_agrees_on_our_own_page_if_the_psps_page_shows_no_consent(
+    tmp_path: Path, page: Page
+) -> None:
+    text = a_shipped_consent(language="ar").text
+    with serving(tmp_path, {"shows_consent": False}) as served:
+        session = opened(served, page, "ar")
+        expect(page.get_by_role("main")).to_contain_text(text)
+        agree = page.get_by_role("button", name=catalog("ar").text("continue.agree"))
+        expect(agree).to_have_accessible_description(text)
+        assert_good(page)
+
+        agree.press("Enter")
+
+        number = page.get_by_label(catalog("ar").text("form.number"))
+        expect(number).to_be_visible()
+        attempt = served.session(session.token_id).current_attempt
+        assert (attempt.agreed_at, attempt.request.language) == (served.clock.now(), "ar")
+        page.goto(link(served, session))
+        expect(number).to_be_visible()
+
+
+def assert_reads_from_left_to_right(page: Page, address: object) -> None:
+    """Check that the last character of an address is at the right end of the address."""
+    first, last = page.evaluate(
+        """address => {
+            const texts = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
+            while (!texts.nextNode().data.includes(address));
+            const start = texts.currentNode.data.indexOf(address);
+            return [start, start + address.length - 1].map(at => {
+                const range = document.createRange();
+                range.setStart(texts.currentNode, at);
+                range.setEnd(texts.currentNode, at + 1);
+                return range.getBoundingClientRect().left;
+            });
+        }""",
+        address,
+    )
+    assert first < last
+
+
+def test_a_guest_agrees_to_the_terms_of_a_booking(served: Installation, page: Page) -> None:
+    served.container.set_center()(CENTER_ID, {"time_zone": "Asia/Riyadh"})
+    for each in ("en", "ar"):
+        served.container.set_reservation_text()(CENTER_ID, each)
+    starts_at = served.clock.now() + timedelta(days=10)
+    booking = {
+        "reference": "booking-17",
+        "description": "2 × massage",
+        "starts_at": starts_at.isoformat(),
+        "ends_at": (starts_at + timedelta(hours=1)).isoformat(),
+        "no_show": {"amount": "80.00", "currency": "EUR"},
+        "policy_uri": "https://a.example/",
+    }
+    text = shipped_reservation_texts()["ar"]
+    agree = page.get_by_role("button", name=text.button)
+    keep = page.get_by_role("checkbox", name=text.keep)
+    session = opened(served, page, "ar", agreement=booking)
+    expect(page.get_by_role("main")).to_contain_text("2 × massage")
+    assert_reads_from_left_to_right(page, booking["policy_uri"])
+    expect(keep).not_to_be_checked()
     assert_good(page)
 
+    keep.press("Space")
+    agree.press("Enter")
+    send_card(page, OTHER_GOOD_CARD)
+    page.wait_for_url(f"**{SHOP}")
 
-def test_the_first_button_of_an_error_page_opens_the_hosted_page_when_the_psp_is_back(
-    demo: Demo, page: Page
-) -> None:
-    link = a_link(demo, "configuration = replace(configuration, 'fake', 'gone')")
-    page.goto(link)
-    # Nobody here knows whether the page of this PSP asks for consent.
-    page.get_by_role("button", name="Continue to the payment page").click()
-    expect(page.get_by_role("heading", level=2)).to_have_text("The payment page cannot be reached")
-    assert_good(page)
-    change(demo, link, "configuration = replace(configuration, 'gone', 'fake')")
+    (account,) = served.accounts()
+    assert account.keep_until is None
+    with served.storage.read() as unit:
+        (agreement,) = unit.agreements.of_account(account.account_id)
+    assert agreement.terms == served.session(session.token_id).agreement
+    assert agreement.shown.button == text.button
 
-    page.get_by_role("link").first.focus()
-    page.keyboard.press("Enter")
-
-    expect(page.get_by_label("Card number")).to_be_visible()
+    another = {**booking, "reference": "booking-18", "reuse": "offer"}
+    again = opened(served, page, "ar", agreement=another)
+    expect(page.get_by_role("main")).to_contain_text(f"•••• {account.last_four}")
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    assert_good(page, "dark")
+    page.get_by_role("link", name=catalog("ar").text("card_on_file.another")).click()
+    expect(keep).to_be_visible()
+    page.go_back()
+    agree.press("Enter")
+    page.wait_for_url(f"**{SHOP}")
+    assert served.session(again.token_id).account_id == account.account_id
