@@ -82,7 +82,7 @@ test: lint ## All checks: lint, types, import contracts, the whole suite with a 
 test-deploy: deploy-servers .venv/dev.stamp $(if $(NPM),clients) ## Test nginx, PgBouncer, alerts, generated clients; as root also units and image (installs what is missing)
 	promtool test rules tests/deploy/alerts.yml
 	$(BIN)/python -m pytest -n $(WORKERS) tests/deploy/behind_nginx.py tests/deploy/behind_pgbouncer.py \
-		$(if $(NPM),$(addprefix tests/deploy/,built_clients.py generated_clients.py typescript_client.py))
+		$(if $(NPM),$(addprefix tests/deploy/,built_clients.py generated_clients.py))
 	test "$$(id -u)" != 0 || $(BIN)/python -m pytest tests/deploy/as_a_service.py
 
 test-upgrade: .venv/dev.stamp ## Upgrade 0.1.0 to this release under load, and settle a booking with 0.2.0 (their code comes from git's history)

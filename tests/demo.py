@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
-from click.testing import CliRunner
-
-from entrypoints.cli.main import main
-from entrypoints.demo.sample import BILLING_INFO, GUESTS, SPA, SampleCenter
+from entrypoints.demo.sample import GUESTS, SPA
 from tests.programs import ROOT, RUNTIME
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -31,42 +28,24 @@ LAST_LINE: Final = "Stop with Ctrl-C."
 class Demo:
     """A running demo, and what it has printed."""
 
-    process: subprocess.Popen[bytes]
-    settings: Mapping[str, str]
     printed: str
+    shop: str
+    """The shop's address."""
+    api: str
+    """The API's address."""
+    token: str
+    """An access token for its API."""
+    docs: str
+    """The address of the API docs, with that token."""
+    charge_key: str
+    """The key that charges cards at its fake PSP."""
+    settings: Mapping[str, str]
     log: Path
 
-    @property
-    def shop(self) -> str:
-        """The shop's address."""
-        return self._printed_after("Shop")
-
-    @property
-    def api(self) -> str:
-        """The API's address."""
-        return self._printed_after("API")
-
-    @property
-    def token(self) -> str:
-        """An access token for its API."""
-        return self._printed_after("Token")
-
-    @property
-    def docs(self) -> str:
-        """The address of the API docs, with that token."""
-        return self._printed_after("Docs")
-
-    @property
-    def charge_key(self) -> str:
-        """The key that charges cards at its fake PSP."""
-        return self._printed_after("Key")
-
-    def call(
-        self, path: str, body: object = None, *, method: str | None = None, guest_id: str = ADA
-    ) -> Any:  # JSON
-        """Call the API about a guest's cards with the printed token."""
+    def call(self, path: str, body: object = None, *, method: str | None = None) -> Any:  # JSON
+        """Call the API about Ada's cards with the printed token."""
         request = Request(
-            f"{self.api}/api/v1/guests/{guest_id}/accounts{path}",
+            f"{self.api}/api/v1/guests/{ADA}/accounts{path}",
             data=json.dumps(body).encode() if body else None,
             headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
             method=method,
@@ -74,33 +53,15 @@ class Demo:
         with build_opener(ProxyHandler({})).open(request, timeout=LIMIT_SECONDS) as response:
             return json.load(response)
 
-    def add_card(
-        self,
-        center: SampleCenter = SPA,
-        billing_info: Mapping[str, str] = BILLING_INFO,
-        redirect_uri: str | None = None,
-    ) -> Any:  # JSON
+    def add_card(self, redirect_uri: str | None = None) -> Any:  # JSON
         """Start to add a card for Ada. She returns to the shop unless `redirect_uri` differs."""
-        body = {
-            "center_id": center.center.id,
-            "redirect_uri": redirect_uri or f"{self.shop}/",
-            "billing_info": billing_info,
-        }
-        return self.call("", body)
-
-    def command(self, *arguments: str) -> None:
-        """Run a command of `cardonfile` on the demo's database, which its settings must name."""
-        CliRunner().invoke(main, arguments, env=self.settings, catch_exceptions=False)
+        back = redirect_uri or f"{self.shop}/"
+        return self.call("", {"center_id": SPA.center.id, "redirect_uri": back})
 
     def remove_cards(self) -> None:
         """Remove every card of Ada."""
         for card in self.call("?size=100")["accounts"]:
             self.call(f"/{card['account_id']}", method="DELETE")
-
-    def _printed_after(self, name: str) -> str:
-        found = re.search(rf"^  {name} +(\S+)", self.printed, re.MULTILINE)
-        assert found, self.printed
-        return found[1]
 
 
 @contextmanager
@@ -127,7 +88,18 @@ def running_demo(
     try:
         wait_until(lambda: LAST_LINE in printed.read_text() or process.poll() is not None)
         assert process.poll() is None, log.read_text()
-        yield Demo(process=process, settings=settings or {}, printed=printed.read_text(), log=log)
+        said = printed.read_text()
+        names = dict(re.findall(r"^  (Shop|API|Token|Docs|Key) +(\S+)", said, re.MULTILINE))
+        yield Demo(
+            printed=said,
+            shop=names["Shop"],
+            api=names["API"],
+            token=names["Token"],
+            docs=names["Docs"],
+            charge_key=names["Key"],
+            settings=settings or {},
+            log=log,
+        )
         process.send_signal(with_signal)
         expected = -with_signal if with_signal == signal.SIGKILL else 0
         assert process.wait(LIMIT_SECONDS) == expected, log.read_text()

@@ -155,17 +155,19 @@ def test_a_guest_can_add_a_card_through_nginx(site: Site) -> None:
     session = site.serving.installation.session(begun["token_id"])
     assert returned.headers["Location"] == session.redirect_uri
     assert site.serving.wait_until_settled(session.token_id) is SessionStatus.COMPLETED
-
-
-def test_a_webhook_through_nginx_stores_a_card_without_the_browser(site: Site) -> None:
-    begun = json.loads(site.add_card()[1])
-    assert site.ask("GET", begun["hosted_payment_uri"])[0].status == 303
-    site.serving.installation.type_card(site.serving.installation.session(begun["token_id"]))
-
-    # Another test may have stored the same card.
-    settled = site.serving.wait_until_settled(begun["token_id"])
-    assert settled in (SessionStatus.COMPLETED, SessionStatus.FAILED)
     site.serving.wait_for_webhook()
+    assert not [
+        path
+        for path in files_of(site.nginx)
+        if session.token_id in path.read_text(errors="replace")
+    ]
+
+
+def files_of(nginx: Nginx) -> list[Path]:
+    """Return the files that nginx has written or read."""
+    kept = [path for path in nginx.folder.rglob("*") if path.is_file()]
+    assert {nginx.folder / name for name in ("access.log", "error.log")} <= set(kept)
+    return kept
 
 
 # Shows S16.
@@ -205,6 +207,8 @@ def test_nginx_refuses_or_normalizes_a_malformed_request(site: Site) -> None:
         for name, seen in answers.items()
         if len(seen) != 1 or seen[0] not in (400, 404, 501, 505)
     } == {}
+    for name, seen in statuses_of(site, {name: sent for name, (sent, _) in ODD.items()}).items():
+        assert seen in (ODD[name][1], [400], [414]), name
 
 
 # Shows S21.
@@ -213,11 +217,6 @@ def test_nginx_refuses_a_request_that_is_too_large(site: Site) -> None:
     for name, seen in statuses_of(site, TOO_LARGE).items():
         assert set(seen) <= {400, 413, 414, 500}, name
     assert site.serves_others()
-
-
-def test_an_unusual_but_unambiguous_request_is_answered_or_refused_by_nginx(site: Site) -> None:
-    for name, seen in statuses_of(site, {name: sent for name, (sent, _) in ODD.items()}).items():
-        assert seen in (ODD[name][1], [400], [414]), name
 
 
 def is_cut_off(connection: ssl.SSLSocket) -> bool:
@@ -337,49 +336,22 @@ def ask_without_tls(site: Site, method: str, path: str) -> HTTPResponse:
         return answer
 
 
-def test_a_guests_link_without_https_redirects_to_https(site: Site) -> None:
+def test_without_https_nginx_only_redirects_guests_links_and_serves_challenges(site: Site) -> None:
     link = "/hosted-payments?token_id=x&redirect_uri=https%3A%2F%2Fshop.example"
-
     answer = ask_without_tls(site, "GET", link)
-
     assert (answer.status, answer.headers["Location"]) == (301, f"{site.nginx.url}{link}")
 
-
-def test_nginx_serves_the_challenge_files_for_renewing_a_certificate(site: Site) -> None:
+    # A file for renewing a certificate.
     challenge = site.nginx.folder / ".well-known" / "acme-challenge" / "x"
     challenge.parent.mkdir(parents=True)
     challenge.write_text("x.y")
-
     answer = ask_without_tls(site, "GET", "/.well-known/acme-challenge/x")
-
     assert (answer.status, answer.read()) == (200, b"x.y")
 
-
-@pytest.mark.parametrize("path", [ACCOUNTS, PRODUCTS, "/hosted-payments/x", "/healthz", "/"])
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_requests_without_https_that_are_not_guest_links_get_the_status_403(
-    site: Site, method: str, path: str
-) -> None:
-    answer = ask_without_tls(site, method, path)
-
-    assert (answer.status, answer.headers["Location"]) == (403, None)
-
-
-def test_files_written_by_nginx_contain_no_data_about_a_guest(site: Site) -> None:
-    begun = json.loads(site.add_card()[1])
-    site.ask("GET", begun["hosted_payment_uri"])
-
-    assert not [
-        path
-        for path in files_of(site.nginx)
-        if begun["token_id"] in path.read_text(errors="replace")
-    ]
-
-
-def files_of(nginx: Nginx) -> list[Path]:
-    kept = [path for path in nginx.folder.rglob("*") if path.is_file()]
-    assert {nginx.folder / name for name in ("access.log", "error.log")} <= set(kept)
-    return kept
+    for method in ("GET", "POST"):
+        for path in (ACCOUNTS, PRODUCTS, "/hosted-payments/x", "/healthz", "/"):
+            answer = ask_without_tls(site, method, path)
+            assert (answer.status, answer.headers["Location"]) == (403, None)
 
 
 def test_the_log_of_nginx_uses_the_same_request_id_as_the_service(site: Site) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 from contextlib import suppress
-from html import unescape
+from functools import partial
 from pathlib import Path
-from urllib.parse import urlencode
-from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 from click.testing import CliRunner
@@ -22,45 +19,45 @@ from entrypoints.demo.service import Supervisor
 from entrypoints.serve import ServeError
 from entrypoints.settings import Settings
 from tests.demo import running_demo
+from tests.installation import OTHER_GOOD_CARD
+from tests.integrating import browser, type_card
 from tests.programs import free_port
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 
-def send(request: Request | str) -> str:
-    with build_opener(ProxyHandler({})).open(request, timeout=LIMIT_SECONDS) as response:
-        body: bytes = response.read()
-    return body.decode()
-
-
-def type_card(hosted_payment_uri: str, number: str = "4242424242424242") -> None:
-    page = send(hosted_payment_uri)
-    action, form_token = re.findall(r'(?:action|name="form_token" value)="([^"]+)"', page)
-    fields = {"form_token": form_token, "number": number, "expiry": "0931"}
-    address = "/".join(hosted_payment_uri.split("/")[:3]) + unescape(action)
-    send(Request(address, urlencode({**fields, "cvc": "123"}).encode()))
-
-
-def test_the_next_run_of_the_demo_on_the_same_port_still_has_the_cards(tmp_path: Path) -> None:
+def test_the_next_run_of_a_killed_demo_still_has_the_cards(tmp_path: Path) -> None:
     port = free_port()
-    with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
-        type_card(demo.add_card()["hosted_payment_uri"])
+    with running_demo(tmp_path, port=port, with_signal=signal.SIGKILL) as demo:
+        type_card(demo.add_card()["hosted_payment_uri"], f"{demo.shop}/")
         # The worker may be asking the PSP when the guest comes back, who is not kept waiting then.
         (card,) = wait_until(lambda: demo.call("")["accounts"])
         assert "payment_reference" in demo.call(f"/{card['account_id']}")
 
-    with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
-        assert unit.event_endpoints.all() == ()
-    with running_demo(tmp_path, port=port) as demo:
+    # The services of the demo end too.
+    wait_until(lambda: is_free(port))
+    with running_demo(tmp_path, port=port, with_signal=signal.SIGINT) as demo:
         (kept,) = demo.call("")["accounts"]
         assert kept == card
         # The endpoint of the earlier run had another secret.
-        type_card(demo.add_card()["hosted_payment_uri"], "5555555555554444")
-        wait_until(lambda: "Signature verified" in send(demo.shop))
+        type_card(demo.add_card()["hosted_payment_uri"], f"{demo.shop}/", OTHER_GOOD_CARD)
+        with browser() as visitor:
+            shown = partial(visitor.get, demo.shop, timeout=LIMIT_SECONDS)
+            wait_until(lambda: "Signature verified" in shown().text)
+        assert demo.docs == f"{demo.api}/docs#token={demo.token}"
+    with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
+        assert unit.event_endpoints.all() == ()
     assert "  4000 0000 0000 0002    The bank declines it\n" in demo.printed
     assert "errors: they are expected" in demo.printed
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
+
+
+def is_free(port: int) -> bool:
+    """Return whether a program can listen on a port of the demo."""
+    with suppress(OSError), socket.create_server((HOST, port)):
+        return True
+    return False
 
 
 def test_the_demo_does_not_apply_the_card_testing_limits_to_visitors() -> None:
@@ -89,19 +86,6 @@ def test_the_demo_refuses_a_public_base_url(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(ServeError, match="unset CARDONFILE_PUBLIC_BASE_URL"):
         run_demo(0)
-
-
-def test_the_services_of_the_demo_end_when_the_demo_is_killed(tmp_path: Path) -> None:
-    port = free_port()
-    with running_demo(tmp_path, port=port, with_signal=signal.SIGKILL) as demo:
-        assert demo.call("")["accounts"] == []
-
-    def is_free() -> bool:
-        with suppress(OSError), socket.create_server((HOST, port)):
-            return True
-        return False
-
-    wait_until(is_free)
 
 
 def test_the_demo_reports_a_service_that_does_not_start(capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import urlencode
 from uuid import uuid4
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 from falcon.testing import Result, TestClient
-from typing_extensions import override
 
 from adapters.events.payload import encode
 from adapters.events.signatures import signed_headers
@@ -24,6 +21,7 @@ from domain.sessions.session import CardSession
 from entrypoints.demo.sample import store_sample
 from entrypoints.demo.service import Fault
 from entrypoints.demo.shop import BACK, EVENTS, CardApi, Shop, Timeline
+from tests.browser.served import listening
 from tests.builders import an_event_delivery
 from tests.installation import Installation
 
@@ -34,12 +32,6 @@ DOCS: Final = f"{PAYMENTS}/docs"
 SECRET: Final = Secrets.of("secret of the shop").current
 VISIT: Final = str(uuid4())
 AT_BACK: Final = f"{BACK}?visit={VISIT}"
-
-
-class _Silent(WSGIRequestHandler):
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
 
 
 class ShopUnderTest:
@@ -94,13 +86,8 @@ def token(installation: Installation) -> str:
 @pytest.fixture
 def shop(installation: Installation, token: str) -> Iterator[ShopUnderTest]:
     store_sample(installation.container.storage())
-    app = installation.container.app()
-    with make_server("127.0.0.1", 0, app, handler_class=_Silent) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield ShopUnderTest(CardApi(f"127.0.0.1:{server.server_port}", token))
-        server.shutdown()
-        thread.join()
+    with listening(installation.container.app()) as port:
+        yield ShopUnderTest(CardApi(f"127.0.0.1:{port}", token))
 
 
 def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISIT) -> CardSession:
@@ -211,10 +198,8 @@ def test_the_demo_shop_shows_a_verified_event_once_with_the_card(
         ("whsec_b3RoZXI=", 0, {}),
         (SECRET, 301, {}),
         (SECRET, -310, {}),
-        (SECRET, 0, {"webhook-timestamp": "9" * 400}),
         (SECRET, 0, {"webhook-timestamp": "9" * 5000}),
         (SECRET, 0, {"webhook-timestamp": "now"}),
-        (SECRET, 0, {"webhook-timestamp": ""}),
         (SECRET, 0, {"webhook-signature": ""}),
     ],
 )
