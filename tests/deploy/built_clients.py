@@ -60,9 +60,11 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
         yield given
 
 
-def run(folder: Path, *command: str | Path) -> None:
+def run(folder: Path, *command: str | Path) -> str:
+    """Run a command in a folder, and return what it prints."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def package(pattern: str) -> Path:
@@ -119,7 +121,7 @@ def test_the_built_typescript_client_adds_a_card(given: Given, tmp_path: Path) -
     run(tmp_path, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package("*.tgz"))
     program = TYPESCRIPT_KNOWS + program_of("typescript", "ts") + TYPESCRIPT_READS
     (tmp_path / "shop.ts").write_text(program)
-    strictly = (
+    strictly = [
         "--strict",
         "--skipLibCheck",
         "--target",
@@ -128,7 +130,7 @@ def test_the_built_typescript_client_adds_a_card(given: Given, tmp_path: Path) -
         "nodenext",
         "--lib",
         "es2022,dom",
-    )
+    ]
     compiler = CLIENTS / "typescript" / "node_modules" / ".bin" / "tsc"
     run(tmp_path, compiler, *strictly, "shop.ts")
 

@@ -39,11 +39,13 @@ def test_a_generated_client_can_add_a_card(tmp_path: Path, monkeypatch: pytest.M
         assert generated.returncode == 0, generated.stdout + generated.stderr
         assert "arning" not in generated.stdout + generated.stderr
         monkeypatch.syspath_prepend(tmp_path)
-        client = importlib.import_module("generated_client")
-        models = importlib.import_module("generated_client.models")
-        add_card = importlib.import_module("generated_client.api.cards.add_card")
-        read_session = importlib.import_module("generated_client.api.sessions.read_session")
-        read_code = importlib.import_module("generated_client.api.sessions.read_code")
+        client, models, add_card, read_session, read_code = (
+            importlib.import_module(f"generated_client{name}")
+            for name in (
+                *("", ".models", ".api.cards.add_card"),
+                *(".api.sessions.read_session", ".api.sessions.read_code"),
+            )
+        )
 
         for event_type, example in examples().items():
             told = json.loads(msgspec.json.encode(example))

@@ -99,40 +99,24 @@ def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISI
     return session
 
 
-def test_the_button_of_the_demo_shop_leads_to_the_hosted_page(
+def test_the_button_of_the_demo_shop_leads_to_the_hosted_page_of_one_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
-    sent, again = (shop.press() for _ in range(2))
+    sent, again = (shop.press(Fault.LOSE, Fault.KILL) for _ in range(2))
+    link = sent.headers["Location"]
+    assert (sent.status_code, again.headers["Location"]) == (303, link)
+    assert link.startswith(f"{PAYMENTS}/hosted-payments?token_id=")
+    visit = str(uuid4())
+    other = a_session(shop, installation, visit=visit)
+    assert other.redirect_uri == f"{ORIGIN}{BACK}?visit={visit}"
 
-    assert sent.status_code == 303
-    assert sent.headers["Location"].startswith(f"{PAYMENTS}/hosted-payments?token_id=")
-    assert again.headers["Location"] == sent.headers["Location"]
-    assert a_session(shop, installation).redirect_uri == ORIGIN + AT_BACK
-
-
-def test_the_fault_switches_of_the_demo_shop_apply_only_to_the_new_session(
-    shop: ShopUnderTest, installation: Installation
-) -> None:
-    link = shop.press(Fault.LOSE, Fault.KILL).headers["Location"]
-    other = a_session(shop, installation, visit=str(uuid4()))
-
+    # The faults are those of the session.
     first = link.partition("token_id=")[2][: len(other.prefix)]
-    assert shop.switched == [(first, {Fault.LOSE, Fault.KILL}), (other.prefix, set())]
+    faults = {Fault.LOSE, Fault.KILL}
+    assert shop.switched == [(first, faults), (first, faults), (other.prefix, set())]
 
 
-def test_only_a_session_of_the_shop_offers_the_desk(
-    shop: ShopUnderTest, installation: Installation
-) -> None:
-    a_session(shop, installation)
-    assert "At the front desk" in shop.get().text
-
-    # As a replacement on the guest's own page does.
-    shop.logs(installation.add_card(), "session_created")
-
-    assert "At the front desk" not in shop.get().text
-
-
-def test_the_timeline_of_the_demo_shop_shows_the_newest_session(
+def test_the_demo_shop_shows_the_steps_of_the_newest_session(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     first = a_session(shop, installation)
@@ -147,6 +131,10 @@ def test_the_timeline_of_the_demo_shop_shows_the_newest_session(
     assert "Card stored" in page
     assert "Silent" not in page
     assert "Webhook lost" not in page
+    assert "At the front desk" in page
+    # As a replacement on the guest's own page does: the shop did not start the session.
+    shop.logs(installation.add_card(), "session_created")
+    assert "At the front desk" not in shop.get().text
 
 
 @pytest.mark.parametrize(
