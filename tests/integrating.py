@@ -8,12 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urljoin
 
 import requests
@@ -65,15 +64,8 @@ class Shell:
         )
         self._read()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the program."""
         self._program.kill()
         self._program.communicate()
 
@@ -148,7 +140,7 @@ def given_demo(folder: Path) -> Iterator[Given]:
             "CENTER": SPA.center.id,
             "SHOP": receiver.url.removesuffix("/events"),
         }
-        with Shell(folder, environment) as shell:
+        with closing(Shell(folder, environment)) as shell:
             shell.through(GET_A_TOKEN)
             token, secret = shell.run('echo "$TOKEN $EVENTS_SECRET"').split()
             known = {**os.environ, **environment, "TOKEN": token, "EVENTS_SECRET": secret}

@@ -20,18 +20,22 @@ from tests.listening import ListeningServer, responding, running
 from tests.pictures import a_png
 
 WIDTHS: Final = (1280, 390, 320)
+STATEMENT: Final = "https://spa.example/accessibility"
 BANK: Final = b"<title>Bank</title><link rel=icon href=data:,>"
 
 
 def test_the_pages_of_a_link_show_the_branding_of_its_center(
     served: Installation, page: Page
 ) -> None:
-    look = {"color": "#2e7d32", "logo": a_png(), "contact": "tel:+49301234567"}
-    served.container.set_center()(CENTER_ID, look)
+    look = {"color": "#2e7d32", "logo": a_png()}
+    addresses = {"contact": "tel:+49301234567", "accessibility": STATEMENT}
+    served.container.set_center()(CENTER_ID, {**look, **addresses})
     session = started(served, link_minutes=43_200)
     served.clock.advance(timedelta(hours=25))
-    logo = page.locator(".logo")
+    logo, footer = page.locator(".logo"), page.get_by_role("contentinfo")
+    statement = footer.get_by_role("link", name="Accessibility statement")
     page.goto(link(served, session))
+    expect(statement).to_have_attribute("href", STATEMENT)
     assert logo.evaluate("each => each.naturalWidth") == 160
     page.get_by_role("button", name="Continue to the payment page").press("Enter")
     expect(page.get_by_role("button", name="Add card")).to_have_css(
@@ -42,6 +46,7 @@ def test_the_pages_of_a_link_show_the_branding_of_its_center(
 
     served.clock.advance(timedelta(days=30))
     page.goto(link(served, session))
+    expect(statement).to_have_attribute("href", STATEMENT)
     page.keyboard.press("Tab")
     ask = page.get_by_role("link", name="Ask Harbor Spa: +49301234567")
     expect(ask).to_be_focused()
@@ -72,6 +77,8 @@ def test_a_psp_page_that_is_opened_by_a_form_receives_the_form_fields(
             start(request), address=address, fields=fields
         )
         opened(served, page)
+        # This center has no accessibility statement.
+        expect(page.get_by_role("contentinfo")).to_have_count(0)
         page.get_by_role("button", name="Continue to the payment page").click()
         expect(page).to_have_title("Bank")
         (request,) = psp.requests

@@ -97,13 +97,13 @@ def paused(served: Installation, page: Page, locale: str) -> None:
 def out_of_order(served: Installation, page: Page, locale: str) -> None:
     opened(served, page, locale)
     send_card(page, OUT_OF_ORDER)
-    page.wait_for_load_state()
+    expect(page.locator("#number")).to_have_count(0)
 
 
 def other_kept(served: Installation, page: Page, locale: str) -> None:
     served.type_card(opened(served, page, locale))
     send_card(page, OTHER_GOOD_CARD)
-    page.wait_for_load_state()
+    expect(page.locator("#number")).to_have_count(0)
 
 
 def too_many(served: Installation, page: Page, locale: str) -> None:

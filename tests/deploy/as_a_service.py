@@ -117,30 +117,26 @@ def command_of(unit: str) -> list[str]:
     return shlex.split(directives(EXAMPLES / unit)["ExecStart"])
 
 
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run systemd-analyze."""
+    command = ["systemd-analyze", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
 def test_systemd_accepts_the_example_units(tmp_path: Path) -> None:
     for unit in (*UNITS, *TIMERS):
         # Its commands are elsewhere here.
         command = unit.read_text().replace("/opt/cardonfile/bin/cardonfile", "/bin/true")
         (tmp_path / unit.name).write_text(command)
 
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", *map(str, tmp_path.iterdir())],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    verified = analyze("verify", *map(str, tmp_path.iterdir()))
 
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_each_example_unit_has_few_rights(unit: Path) -> None:
-    judged = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    judged = analyze("security", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit))
 
     assert judged.returncode == 0, judged.stdout
     assert _limits(unit) == _limits(UNITS[0])

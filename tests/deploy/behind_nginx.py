@@ -98,7 +98,7 @@ def site(
     folder = tmp_path_factory.mktemp(request.param)
     nginx_folder = tmp_path_factory.mktemp("nginx")
     with (
-        Nginx(nginx_folder) as nginx,
+        closing(Nginx(nginx_folder)) as nginx,
         Serving(
             folder,
             request.param,
@@ -374,7 +374,7 @@ def test_the_log_of_nginx_uses_the_same_request_id_as_the_service(site: Site) ->
 def test_nginx_logs_a_request_that_it_refuses_without_its_path(
     tmp_path: Path, upstream: str
 ) -> None:
-    with Nginx(tmp_path) as nginx, ExitStack() as opened:
+    with closing(Nginx(tmp_path)) as nginx, ExitStack() as opened:
         nginx.start(upstream)
         link = f"/hosted-payments?token_id={TOKEN_ID}"
         assert ask(nginx, "GET", link)[0].status == 502

@@ -9,8 +9,7 @@ import ssl
 import subprocess
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tests.programs import ROOT, free_port
 from tests.waiting import LIMIT_SECONDS, wait_until
@@ -114,15 +113,8 @@ class Nginx:
         with closing(socket.socket()) as attempt:
             return attempt.connect_ex(("127.0.0.1", self.port)) == 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End nginx, if it was started."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(LIMIT_SECONDS)

@@ -72,21 +72,25 @@ def code_of(release: str, folder: Path) -> str:
     return str(folder)
 
 
+def settings_of(folder: Path, port: int) -> dict[str, Any]:  # Any, because they are keywords too
+    """Return the settings of a service whose database is in a folder."""
+    return {
+        "CARDONFILE_DATABASE_URL": f"sqlite:///{folder / 'upgraded.db'}",
+        "CARDONFILE_FAKE_PSP_DATABASE": str(folder / "fake-psp.db"),
+        "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{port}",
+    }
+
+
 class UpgradedMachines(Machines):
     """A machine with the earlier release and a machine with this release, on one database."""
 
     def __init__(self, folder: Path) -> None:
-        tree, file = code_of(RELEASE, folder / "release"), folder / "upgraded.db"
-        self.url = f"sqlite:///{file}"
-        self.psp_database = folder / "fake-psp.db"
+        tree = code_of(RELEASE, folder / "release")
         ports = [free_port(), free_port()]
         self._folder = folder
-        self._environment: dict[str, Any] = {  # Any, because they are keywords too
-            "CARDONFILE_DATABASE_URL": self.url,
-            "CARDONFILE_FAKE_PSP_DATABASE": str(self.psp_database),
-            "CARDONFILE_PUBLIC_BASE_URL": f"http://127.0.0.1:{ports[0]}",
-            "CARDONFILE_LOG_FORMAT": "json",
-        }
+        self._environment = {**settings_of(folder, ports[0]), "CARDONFILE_LOG_FORMAT": "json"}
+        self.url = self._environment["CARDONFILE_DATABASE_URL"]
+        self.psp_database = Path(self._environment["CARDONFILE_FAKE_PSP_DATABASE"])
         today = {**self._environment, "CARDONFILE_CARD_TESTING_LIMITS": "off"}
         earlier = {**self._environment, "PYTHONPATH": tree}
         self.each = [Machine(folder, ports[0], earlier), Machine(folder, ports[1], today)]
@@ -153,11 +157,7 @@ def test_no_request_fails_during_a_rolling_upgrade(tmp_path: Path) -> None:
 
 
 def test_a_booking_that_release_0_2_settles_gets_its_agreement(tmp_path: Path) -> None:
-    environment: dict[str, Any] = {  # Any, because they are keywords too
-        "CARDONFILE_DATABASE_URL": f"sqlite:///{tmp_path / 'upgraded.db'}",
-        "CARDONFILE_FAKE_PSP_DATABASE": str(tmp_path / "fake-psp.db"),
-        "CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000",
-    }
+    environment = settings_of(tmp_path, 8000)
     earlier = {**environment, "PYTHONPATH": code_of(RELEASE_0_2, tmp_path / "release")}
     migrated = Machine(tmp_path, free_port(), earlier).command("migrate", program=SERVE)
     assert "m006" in migrated
