@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from adapters.catalogs import LANGUAGES
 from domain.sessions.session import CardSession
+from tests.browser.pages import type_into
 from tests.builders import CENTER_ID
 from tests.installation import GOOD_CARD, Installation
 from tests.programs import free_port
@@ -50,7 +51,9 @@ def listening(app: WSGIApplication, port: int = 0) -> Iterator[int]:
 
 @contextmanager
 def serving(
-    folder: Path, capabilities: Mapping[str, bool] | None = None, **environment: str
+    folder: Path,
+    capabilities: Mapping[str, bool] | None = None,
+    **environment: Any,  # they are keywords too
 ) -> Iterator[Installation]:
     """Serve an installation whose center has every language, and verifies billing addresses."""
     port = free_port()
@@ -94,7 +97,8 @@ def opened(served: Installation, page: Page, locale: str = "en", **changes: Any)
 
 
 def send_card(page: Page, number: str = GOOD_CARD, expiry: str = "09/31", cvc: str = "123") -> None:
-    """Fill in the card in any language, and send the form."""
-    for field, text in (("number", number), ("expiry", expiry), ("cvc", cvc)):
-        page.locator(f"#{field}").fill(text)
+    """Fill in the card in any language, and send the form. The last field is typed key by key."""
+    page.locator("#number").fill(number)
+    page.locator("#expiry").fill(expiry)
+    type_into(page.locator("#cvc"), cvc)
     page.locator("main [type=submit]").click()

@@ -108,7 +108,7 @@ def test_the_link_opens_a_new_mollie_page_after_a_declined_card(
 
     account = expect_card(page, served, CHALLENGED[-4:])
     (consent,) = served.consents(account)
-    assert "Harbor Spa" in consent.text
+    assert "Harbor Spa" in str(consent.text)
     served.remove_card(account)
     served.reconcile()
     assert account.token in mollie.main.gone
