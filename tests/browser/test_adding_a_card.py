@@ -202,7 +202,7 @@ def test_typing_with_an_input_method_editor_does_not_duplicate_digits(
     keyboard = page.context.new_cdp_session(page)
 
     composed = ""
-    for digit in "4242":
+    for digit in "42424242":
         composed += digit
         place = {"selectionStart": len(composed), "selectionEnd": len(composed)}
         keyboard.send("Input.imeSetComposition", {"text": composed, **place})
