@@ -57,11 +57,13 @@ class Bug(RuntimeError):
 class CallFault:
     """How a call to a port fails. With `lasts`, all later calls to that port fail as well.
 
-    `error` returns what a call raises, None for a call that cannot fail like this.
+    `error` returns what a call raises, None for a call that cannot fail like this. `may_last` says
+    whether such a fault can last.
     """
 
     error: Callable[[str], BaseException | None]
     moment: Moment = Moment.BEFORE
+    may_last: bool = False
     lasts: bool = False
 
     def applies_to(self, call: str) -> bool:
@@ -87,6 +89,11 @@ def is_to_endpoint(call: str) -> bool:
 def is_to_storage(call: str) -> bool:
     """Return whether a call is to the storage."""
     return not is_to_psp(call) and not is_to_endpoint(call)
+
+
+def is_to_same_port(call: str, other: str) -> bool:
+    """Return whether two calls are both to the PSP, to an endpoint, or to the storage."""
+    return any(is_to(call) and is_to(other) for is_to in (is_to_psp, is_to_endpoint, is_to_storage))
 
 
 def is_in_unit(call: str) -> bool:
@@ -116,16 +123,6 @@ class FaultyInstallation(Installation):
         self._folder = folder
         self.known = Known(places={GUEST_ID, CENTER_ID, configuration_of(CENTER_ID)})
         self._invariants = Invariants(self.known)
-        self._start()
-        self.add_endpoint(EVERYTHING)
-
-    def _start(self) -> None:
-        self.calls: list[str] = []
-        self.before_calls: list[Snapshot] = []
-        self._is_recording = False
-        self._fault: CallFault | None = None
-        self._number = 0
-        self._observer = Observer(self._folder, self.psp, self.known.endpoints)
         self._process = Process(
             "A",
             self.database,
@@ -136,6 +133,16 @@ class FaultyInstallation(Installation):
             late=frozenset(),
             watcher=self._on_call,
         )
+        self._observe()
+        self.add_endpoint(EVERYTHING)
+
+    def _observe(self) -> None:
+        self.calls: list[str] = []
+        self.before_calls: list[Snapshot] = []
+        self._is_recording = False
+        self._fault: CallFault | None = None
+        self._number = 0
+        self._observer = Observer(self._folder, self.psp, self.known.endpoints)
         self._use_process()
 
     @override
@@ -164,11 +171,15 @@ class FaultyInstallation(Installation):
         self.clock.advance(state.now - self.clock.now())
         self.ids._random.setstate(state.ids)
         self.known, self._invariants = deepcopy(state.memory)
-        self._start()
+        self._process.endpoints = self.known.endpoints
+        self._process.start()
+        self._observe()
 
     def _use_process(self) -> None:
         self.use_cases = self._process.use_cases
         self.settle = self._process.settle
+        # Unwatched; every connection has to read the schema.
+        self.storage = self._process.storage
 
     def has_limits(self, *limits: CardLimit) -> None:
         """Start the process again with these limits against card testing."""
@@ -313,7 +324,10 @@ class FaultyInstallation(Installation):
         if moment is Moment.BEFORE:
             self.calls.append(call)
             if self._fault is None:
-                self.before_calls.append(self._observer.read())
+                is_changed = not self.before_calls or has_effect(self.calls[-2])
+                self.before_calls.append(
+                    self._observer.read() if is_changed else self.before_calls[-1]
+                )
         if self._fault is not None and moment is self._fault.moment and self._is_hit(call):
             error = self._fault.error(call)
             if error is not None:
@@ -323,10 +337,7 @@ class FaultyInstallation(Installation):
         later = len(self.calls) - self._number
         if later <= 0 or self._fault is None or not self._fault.lasts:
             return later == 0
-        first = self.calls[self._number - 1]
-        return any(
-            is_to(call) and is_to(first) for is_to in (is_to_psp, is_to_endpoint, is_to_storage)
-        )
+        return is_to_same_port(call, self.calls[self._number - 1])
 
     def check(self) -> Snapshot:
         """Raise Broken if an invariant does not hold. Return what is stored."""
@@ -343,9 +354,9 @@ class FaultyInstallation(Installation):
         """Return all that is stored, to be compared with what other runs have left."""
         return self._observer.everything()
 
-    def effect(self) -> object:
+    def effect(self, stored: Snapshot) -> object:
         """Return what is stored, without random identifiers, so that two runs can be compared."""
-        stored, now = self._observer.read(), self.clock.now()
+        now = self.clock.now()
         with self.storage.read() as unit:
             sessions = [
                 (
@@ -403,9 +414,8 @@ class FaultyInstallation(Installation):
             *(refused, len(stored.tokens), sorted({each.action for each in stored.audit})),
         )
 
-    def run_to_end(self) -> None:
-        """Move the clock on and run the reconciler until no work is left."""
-        stored = self.check()
+    def run_to_end(self, stored: Snapshot) -> Snapshot:
+        """Move the clock on and run the reconciler until no work is left. Return what is stored."""
         for _ in range(MAX_ROUNDS_TO_END):
             if stored.next_due is None:
                 break
@@ -416,38 +426,30 @@ class FaultyInstallation(Installation):
             stored = self.check()
         require(stored.next_due is None, "I4", "the reconciler never runs out of work")
         require_end(stored)
-        require_no_card_number(self._observer.files())
+        files = self._observer.files()
+        require_no_card_number(files)
         require(stored.merged <= self._merged_in_file(), "I12", "the file lacks a merged guest")
-        erased = [a_guest()] if stored.is_erased(GUEST_ID) else []
-        require_nothing_personal(self._observer.files(), erased)
+        require_nothing_personal(files, [a_guest()] if stored.is_erased(GUEST_ID) else [])
+        return stored
 
 
-class Situations:
-    """Installations in situations. Each situation is prepared once and restored when needed."""
+class Prepared:
+    """An installation in a situation, to which it can be restored, and the call of the use case."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._prepared: dict[Situation, tuple[FaultyInstallation, Attempt, State]] = {}
+    def __init__(self, folder: Path, situation: Situation) -> None:
+        self._installation = FaultyInstallation(folder)
+        try:
+            self.attempt = situation(self._installation)
+            self._installation.check()
+            self._state = self._installation.state()
+        finally:
+            self._installation.close()
 
     @contextmanager
-    def prepared(self, situation: Situation) -> Iterator[tuple[FaultyInstallation, Attempt]]:
-        """Return an installation in a situation, and the call of the use case."""
-        if situation not in self._prepared:
-            self._prepared[situation] = self._prepare(situation)
-        installation, attempt, state = self._prepared[situation]
-        installation.restore(state)
+    def restored(self) -> Iterator[FaultyInstallation]:
+        """Provide the installation in the situation."""
+        self._installation.restore(self._state)
         try:
-            yield installation, attempt
+            yield self._installation
         finally:
-            installation.close()
-
-    def _prepare(self, situation: Situation) -> tuple[FaultyInstallation, Attempt, State]:
-        folder = self._folder / situation.__name__
-        folder.mkdir()
-        installation = FaultyInstallation(folder)
-        try:
-            attempt = situation(installation)
-            installation.check()
-            return installation, attempt, installation.state()
-        finally:
-            installation.close()
+            self._installation.close()

@@ -73,9 +73,11 @@ class Process:
         self._database = database
         self.container = container
         self._psp = psp
-        self._endpoints = endpoints
+        self.endpoints = endpoints
         self._late = late
         self._watcher = watcher
+        # `container.reset_singletons` would look for them each time.
+        self._parts = list(container.traverse(types=[providers.BaseSingleton]))
         self.start()
 
     def start(self) -> None:
@@ -85,16 +87,17 @@ class Process:
         # Providers keep the parts that overrode them before, and search all of them.
         for port in ports:
             port.reset_override()
-        container.reset_singletons()
+        for part in self._parts:
+            part.reset()
         container.clock.override(providers.Object(self.clock))
-        self._storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
-        container.storage.override(providers.Object(WatchedStorage(self._storage, self._report)))
+        self.storage = SqliteStorage(self._database, busy_timeout_seconds=_BUSY_SECONDS)
+        container.storage.override(providers.Object(WatchedStorage(self.storage, self._report)))
         fake = FakeProvider(self._psp, webhook_secret=self._psp.webhook_secret, clock=self.clock)
         provider = LastingTokens(fake, self._psp, self._late)
         container.psp_adapters.override(
             providers.Object({FAKE: watched_provider(provider, self._report)})
         )
-        sender = LeaseCheck(watched_sender(self._endpoints, self._report), self._endpoints)
+        sender = LeaseCheck(watched_sender(self.endpoints, self._report), self.endpoints)
         container.event_sender.override(providers.Object(sender))
         self.use_cases = UseCases.of(container)
         self.settle = container.settle_session()
@@ -113,7 +116,7 @@ class Process:
 
     def stop(self) -> None:
         """Release everything that is in memory."""
-        self._storage.close()
+        self.storage.close()
 
     def die(self) -> None:
         """Kill the process. Always raises Killed."""
