@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.psp import http
 from adapters.psp_suite.pytest_plugin import psps
 from adapters.psp_suite.samples import a_page_request
 from adapters.psp_suite.sessions import ADDRESS, Session, a_request, watched
@@ -63,7 +65,11 @@ def psp(
     raised: list[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[PspUnderTest]:
-    """Start a PSP without any records. Its adapters are wrapped by `watched`."""
+    """Start a PSP without any records. Its adapters are wrapped by `watched`.
+
+    By default, an adapter that uses `adapters.psp.http` does not pause between two tries.
+    """
+    monkeypatch.setattr(http, "RetryPolicy", partial(http.RetryPolicy, pause_seconds=0))
     with closing(request.param(tmp_path)) as psp:
         adapter = psp.adapter
         monkeypatch.setattr(psp, "adapter", lambda *args: watched(psp, adapter(*args), raised))
@@ -106,12 +112,13 @@ def private(
     # `caplog.text` would include the records of the teardown.
     written = [record.getMessage() for record in caplog.get_records("call")]
     streams, warned = capfd.readouterr(), [str(warning.message) for warning in recwarn]
-    for where in (lines, written, streams, warned, *map(_told_by, raised)):
-        assert [each for each in private if _holds(str(where), each)] == [], where
+    told = [*map(str, (lines, written, streams, warned)), *map(_told_by, raised)]
+    for text in dict.fromkeys(told):
+        assert [each for each in private if _holds(text, each)] == [], text
     for error in raised:
         details = getattr(error, "details", FailureDetails())
-        told = (details.error, details.code, details.param, details.request_id)
-        assert all(each is None or _WORD.fullmatch(each) for each in told), (
+        words = (details.error, details.code, details.param, details.request_id)
+        assert all(each is None or _WORD.fullmatch(each) for each in words), (
             "each detail must be one word"
         )
 

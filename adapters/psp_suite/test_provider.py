@@ -119,8 +119,8 @@ OUTAGES: Final = frozenset(
 Json: TypeAlias = Any  # JSON, as in requests and responses
 
 _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
-    bool: ("x", 7, None),
-    int: (-1, 0, 77, 10**18, -(10**18), 1.5, "x", None),
+    bool: ("x", None),
+    int: (-1, 77, 10**18, "x", None),
     str: ("", "\x00", "x" * 9_999, 7, None, "0001-01-01T00:00:00+14:00"),
     type(None): ("x", 7),
 }
@@ -1962,19 +1962,21 @@ class TestCheck:
         assert psp.count_pages() == 0
         assert not psp.guests(MAIN)
 
-    @pytest.mark.parametrize("is_silent", [True, False])
     def test_a_psp_check_reports_a_silent_or_slow_psp_within_5_seconds(
-        self, psp: PspUnderTest, adapter: PaymentProvider, is_silent: bool
+        self, psp: PspUnderTest, tmp_path: Path
     ) -> None:
-        if is_silent:
+        (tmp_path / "slow").mkdir()
+        with closing(type(psp)(tmp_path / "slow")) as slow:
             psp.fall_silent()
-        else:
-            psp.drip(5.5)
-        found = checked(psp, adapter)
+            slow.drip(5.5)
+            in_trouble = (psp, slow)
 
-        assert psp.plugin.check is None or Diagnosis.PROBLEM in {
-            diagnosis for diagnosis, *_ in found
-        }
+            def check(number: int) -> None:
+                each = in_trouble[number]
+                found = {diagnosis for diagnosis, *_ in checked(each, each.adapter())}
+                assert psp.plugin.check is None or Diagnosis.PROBLEM in found
+
+            at_once(len(in_trouble), check)
 
 
 class TestPlugin:
