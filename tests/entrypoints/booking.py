@@ -58,7 +58,7 @@ CANCELLED: Final = 0.2
 TYPED_AGAIN: Final = 0.2
 """The share of second bookings whose page must not offer the card on file."""
 KILL_AFTER_SECONDS: Final = (0.1, 1.5)
-"""The service is killed within this time after it is ready."""
+"""The service is killed so soon after it is ready."""
 RECONCILE_WITHIN_SECONDS: Final = 2
 """The pause between two runs of `reconcile`."""
 LOOK_EVERY_SECONDS: Final = 0.3
@@ -226,7 +226,12 @@ class Booked(NamedTuple):
 
 
 def book_under_kills(
-    storage: Storage, *, bookings: int, longest_seconds: float, seed: int
+    storage: Storage,
+    *,
+    bookings: int,
+    longest_seconds: float,
+    seed: int,
+    kill_after_seconds: tuple[float, float] = KILL_AFTER_SECONDS,
 ) -> Booked:
     """Let guests book while the service and `reconcile` are killed. Check what is kept in the end.
 
@@ -260,7 +265,7 @@ def book_under_kills(
         kills = 0
         try:
             while not all(each.done() for each in booking) or not _have_ended(clients):
-                time.sleep(chance.uniform(*KILL_AFTER_SECONDS))
+                time.sleep(chance.uniform(*kill_after_seconds))
                 machine.kill()
                 machine.start()
                 machine.wait_until_ready()

@@ -1,4 +1,4 @@
-"""Fifty writers store events while a reader follows the list. Both are killed.
+"""Many writers store events while a reader follows the list. Both are killed.
 
 `make torture` does it for two minutes on SQLite and on PostgreSQL, and prints the result.
 """
@@ -45,8 +45,8 @@ PAUSE_SECONDS: Final = 0.2
 ALL: Final = 10_000_000
 
 
-def write(path: str) -> None:
-    """Store events in threads until a kill. Record each committed event in a file."""
+def write(path: str, writers: int) -> None:
+    """Store events in as many threads until a kill. Record each committed event in a file."""
     storage = build(Settings.read(os.environ)).storage()
     lock = Lock()
 
@@ -67,8 +67,8 @@ def write(path: str) -> None:
                     acknowledged.flush()
             time.sleep(chance.uniform(0, PAUSE_SECONDS))
 
-    with Path(path).open("a") as acknowledged, ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(write_on, range(WRITERS)))
+    with Path(path).open("a") as acknowledged, ThreadPoolExecutor(writers) as pool:
+        list(pool.map(write_on, range(writers)))
 
 
 class Followed(NamedTuple):
@@ -80,7 +80,9 @@ class Followed(NamedTuple):
     is_in_one_order: bool
 
 
-def follow_under_kills(storage: Storage, folder: Path, wait: Callable[[Path], None]) -> Followed:
+def follow_under_kills(
+    storage: Storage, folder: Path, wait: Callable[[Path], None], *, writers: int = WRITERS
+) -> Followed:
     """Kill the writers and the service once each, and wait before and after each kill.
 
     `wait` is called with the file that contains a line for each stored event.
@@ -89,23 +91,23 @@ def follow_under_kills(storage: Storage, folder: Path, wait: Callable[[Path], No
     (machine,) = machines.each
     path.touch()
     machines.start()
-    writers = _start_writers(machines.url, path)
+    writing = _start_writers(machines.url, path, writers)
     try:
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(_follow, machine, machines.token, stop)
             try:
                 wait(path)
-                writers.kill()
-                writers.wait()
-                writers = _start_writers(machines.url, path)
+                writing.kill()
+                writing.wait()
+                writing = _start_writers(machines.url, path, writers)
                 wait(path)
                 machine.kill()
                 machine.start()
                 machine.wait_until_ready()
                 wait(path)
             finally:
-                writers.kill()
-                writers.wait()
+                writing.kill()
+                writing.wait()
                 stop.set()
             read = reading.result()
         again = _follow(machine, machines.token, stop)
@@ -118,12 +120,12 @@ def follow_under_kills(storage: Storage, folder: Path, wait: Callable[[Path], No
     return Followed(read, stored - {*read}, len(read) - len({*read}), read == again)
 
 
-def _start_writers(url: str, path: Path) -> subprocess.Popen[bytes]:
-    source = f"from tests.entrypoints.reading_events import write; write({str(path)!r})"
+def _start_writers(url: str, path: Path, writers: int) -> subprocess.Popen[bytes]:
+    source = f"from tests.entrypoints.reading_events import write; write({str(path)!r}, {writers})"
     environment = {
         "PYTHONPATH": str(ROOT),
         "CARDONFILE_DATABASE_URL": url,
-        "CARDONFILE_DATABASE_CONNECTIONS": str(WRITERS),
+        "CARDONFILE_DATABASE_CONNECTIONS": str(writers),
     }
     return subprocess.Popen([sys.executable, "-c", source], env={**os.environ, **environment})
 

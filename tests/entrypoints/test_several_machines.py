@@ -26,7 +26,7 @@ from tests.postgresql import PostgresqlServer, new_database, standby_of
 from tests.waiting import wait_until
 
 MACHINES: Final = 2
-ANSWERS: Final = 30
+ANSWERS: Final = 15
 """How many requests are answered between two faults."""
 
 

@@ -46,6 +46,9 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 CRASH_EVERY: Final = 2
 """PostgreSQL crashes in every second round."""
 
+ANSWERS: Final = (20, 150)
+"""How many requests are answered between two kills."""
+
 KILLED_AT_START: Final = 0.2
 """The share of starts that are killed as well."""
 
@@ -124,18 +127,26 @@ class Survived(NamedTuple):
     broken: list[str]
 
 
-def survive(storage: Storage, *, rounds: int, seed: int) -> Survived:
+def survive(
+    storage: Storage, *, rounds: int, seed: int, answers: tuple[int, int] = ANSWERS
+) -> Survived:
     """Kill the machine once in each round at a random moment, and check what is stored.
 
-    Clients retry unanswered requests. Between rounds they pause: everything that was answered is
+    In a round, a random number of requests within `answers` is answered first. Clients retry unanswered requests. Between rounds they pause: everything that was answered is
     compared with what is stored, and the requests of the round are repeated. A real endpoint takes
     all events.
     """
     with UnreliableEndpoint(seed) as endpoint:
-        return _survive(storage, endpoint, rounds=rounds, seed=seed)
+        return _survive(storage, endpoint, rounds, seed, answers)
 
 
-def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, seed: int) -> Survived:
+def _survive(
+    storage: Storage,
+    endpoint: UnreliableEndpoint,
+    rounds: int,
+    seed: int,
+    answers: tuple[int, int],
+) -> Survived:
     machines, chance = storage.machines, random.Random(seed)
     (machine,) = machines.each
     types = [f"--type={each}" for each in ENDPOINT_TYPES]
@@ -149,7 +160,8 @@ def _survive(storage: Storage, endpoint: UnreliableEndpoint, *, rounds: int, see
     with closing(clients):
         for number in range(1, rounds + 1):
             known = {id(each) for each in clients.added}
-            _kill_under_load(storage, clients, chance, crashes=number % CRASH_EVERY == 0)
+            crashes = number % CRASH_EVERY == 0
+            _kill_under_load(storage, clients, chance, answers=answers, crashes=crashes)
             records = records_of(machines.url)
             note("damage", storage.damage())
             note("lost", records.lost(clients.added))
@@ -212,11 +224,16 @@ def _changed(endpoint: UnreliableEndpoint, records: Records) -> list[str]:
 
 
 def _kill_under_load(
-    storage: Storage, clients: Clients, chance: random.Random, *, crashes: bool
+    storage: Storage,
+    clients: Clients,
+    chance: random.Random,
+    *,
+    answers: tuple[int, int],
+    crashes: bool,
 ) -> None:
     (machine,), stop = storage.machines.each, Event()
     with clients.doing(lambda client: client.add_cards_until(stop.is_set), stop):
-        enough = clients.fates["answered"] + chance.randrange(20, 150)
+        enough = clients.fates["answered"] + chance.randrange(*answers)
         wait_until(lambda: clients.fates["answered"] >= enough)
         # Without it, kills would always come right after a response.
         time.sleep(chance.uniform(0, 0.02))

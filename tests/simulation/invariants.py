@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -57,7 +56,7 @@ def version_of(card: Card | AccountRow) -> Version:
     return card.fingerprint, card.expiry_month, card.expiry_year
 
 
-_CARD_NUMBERS: Final = re.compile("|".join(TEST_CARDS).encode())
+_CARD_NUMBERS: Final = tuple(number.encode() for number in TEST_CARDS)
 
 _TREE_PAGES: Final = {2: 12, 5: 12, 10: 8, 13: 8}
 """The first byte of pages of a b-tree, and the length of their headers (SQLite's file format, 1.6)."""
@@ -227,7 +226,8 @@ def street_of(guest: Guest) -> str:
 def require_no_card_number(files: Mapping[str, bytes]) -> None:
     """Raise Broken if a file contains the number of a test card."""
     for name, content in files.items():
-        require(not _CARD_NUMBERS.search(content), "I6", f"a card number is in {name}")
+        is_there = any(number in content for number in _CARD_NUMBERS)
+        require(not is_there, "I6", f"a card number is in {name}")
 
 
 @dataclass(slots=True)
