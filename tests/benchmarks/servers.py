@@ -158,31 +158,22 @@ class Server:
 
     def _is_ready(self) -> bool:
         with suppress(OSError, HTTPException):
-            status, text = self.add_card()
+            status, text = self._add_card()
             if status != 200:
                 raise NotServing(f"{self.name} responds {status}: {text}")
             return True
         return False
 
-    def add_card(
-        self, *, guest_id: str = "", token: str = "", **changes: object
-    ) -> tuple[int, str]:
-        """Send an add-card request. Return the status and the body of the response.
-
-        `changes` replace fields of the request body. None omits a field.
-        """
+    def _add_card(self) -> tuple[int, str]:
         redirect_uri = "https://shop.example/cards"
-        fields = {"center_id": self.sample.center_id, "redirect_uri": redirect_uri, **changes}
+        body = {"center_id": self.sample.center_id, "redirect_uri": redirect_uri}
         connection = HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
         try:
             connection.request(
                 "POST",
-                f"/api/v1/guests/{guest_id or self.sample.guest_ids[0]}/accounts",
-                json.dumps({name: value for name, value in fields.items() if value is not None}),
-                {
-                    "Authorization": f"Bearer {token or self.token}",
-                    "Content-Type": "application/json",
-                },
+                f"/api/v1/guests/{self.sample.guest_ids[0]}/accounts",
+                json.dumps(body),
+                {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
             )
             response = connection.getresponse()
             return response.status, response.read().decode()

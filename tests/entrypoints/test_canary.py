@@ -36,6 +36,8 @@ CANARIES: Final = (
     *(NUMBER, " ".join(re.findall("....", NUMBER)), NUMBER[:-4], SHORT, CODE, quote(CODE)),
 )
 BOTH: Final = f"{NUMBER} {CODE}"
+OF_RESOURCES: Final = ("Cookie", "Referer", "User-Agent", "Origin", HEADER)
+"""The headers that resources may read."""
 
 # A fault whose text quotes the request.
 CRASHING: Final = f"""
@@ -91,15 +93,21 @@ def send_to_every_place(service: Service, operation: Operation) -> None:
     path = operation.path.format_map({**dict.fromkeys(_names(operation), NUMBER), **known})
     for name in ("page", "size", "center_id", "token_id", "redirect_uri", "card", NUMBER):
         service.send(method, f"{path}?{urlencode({name: BOTH})}")
-    for name in (
-        *("Authorization", "Content-Type", "Content-Encoding", "Cookie", "Referer", "User-Agent"),
-        *("Origin", "Host", "X-Forwarded-For", "X-Request-Id", HEADER, "Accept", "Expect", "Range"),
-    ):
-        service.send(method, path, "{}", **{name: BOTH})
-    service.send(method, path, "{}", **{"X-Request-ID": NUMBER})
+    service.send(method, path, "{}", **dict.fromkeys(OF_RESOURCES, BOTH))
     service.send(method, path, json.dumps([BOTH, {NUMBER: CODE}]))
     service.send(method, path, f'{{"{NUMBER}": {CODE}')
     service.send(NUMBER, path)
+
+
+def send_in_every_header(service: Service) -> None:
+    """Send both in each header, with each method. The server reads most of them."""
+    for name in (
+        *("Authorization", "Content-Type", "Content-Encoding", "Host", "X-Forwarded-For"),
+        *("X-Request-Id", "Accept", "Expect", "Range", *OF_RESOURCES),
+    ):
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+            service.send(method, ACCOUNTS, "{}", **{name: BOTH})
+    service.send("POST", ACCOUNTS, "{}", **{"X-Request-ID": NUMBER})
 
 
 def _names(operation: Operation) -> list[str]:
@@ -173,6 +181,7 @@ def test_a_card_number_or_security_code_is_never_written_to_a_file_or_log(tmp_pa
     with Service(tmp_path, WAITRESS, program=CRASHING) as service:
         for operation in OPERATIONS:
             send_to_every_place(service, operation)
+        send_in_every_header(service)
         send_in_every_field(service)
         send_by_webhook(service)
         type_into_the_hosted_page(service)

@@ -255,17 +255,13 @@ def two_cards_that_become_one(it: It) -> None:
     it.clock.advance(READ_FIRST_AFTER)
 
 
-def card_at_the_psp(it: It) -> BroughtCard:
+def card_at_the_psp_beside_another(it: It) -> BroughtCard:
+    it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
     # The session that would store it waits until the card is imported.
     page = it.psp.page(it.page_reference(it.session_with_card()))
     assert page.card is not None
     it.known.imported.add(page.card.token)
     return a_brought_card(page.card)
-
-
-def card_at_the_psp_beside_another(it: It) -> BroughtCard:
-    it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
-    return card_at_the_psp(it)
 
 
 def two_cards_to_erase(it: It) -> CardSession:
@@ -758,7 +754,6 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "ReplaceCard": Expected(
         situations=after(
             replace_card,
-            a_card_to_replace=card_on_the_own_page,
             a_card_with_two_bookings_to_replace=booked_card_on_the_own_page,
         )
     ),
@@ -825,7 +820,6 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "ImportCard": Expected(
         situations=after(
             import_card,
-            a_card_to_import=card_at_the_psp,
             a_card_to_import_beside_another=card_at_the_psp_beside_another,
         ),
         without_psp=(ProviderUnavailable, Fate.UNKNOWN.value),
@@ -834,7 +828,6 @@ USE_CASES: Final[Mapping[str, Expected]] = {
         situations=(
             *after(
                 It.remove,
-                a_card_to_remove=It.stored_card,
                 a_default_card_to_remove=default_card_beside_another,
             ),
             *after(remove_as_operator, a_card_for_an_operator_to_remove=It.stored_card),
@@ -855,7 +848,6 @@ USE_CASES: Final[Mapping[str, Expected]] = {
         situations=(
             *after(
                 erase,
-                a_guest_with_a_card_to_erase=It.stored_card,
                 a_guest_who_has_typed_a_card_to_erase=two_cards_to_erase,
                 a_guest_whose_page_was_requested_while_the_psp_was_down=It.session_without_page,
                 a_guest_who_replaces_a_card_to_erase=card_that_replaces_another,
@@ -877,8 +869,6 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "FinishErasures": Expected(
         situations=after(
             finish,
-            a_guest_with_a_card_was_erased=being_erased(It.stored_card),
-            a_guest_who_has_typed_a_card_was_erased=being_erased(two_cards_to_erase),
             a_guest_without_a_page_was_erased=being_erased(It.session_without_page),
             a_guest_who_replaces_a_card_was_erased=being_erased(card_that_replaces_another),
         ),
