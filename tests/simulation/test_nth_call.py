@@ -448,8 +448,13 @@ def close_account(it: It, sessions: Sequence[CardSession]) -> None:
     it.known.cancelled |= {session.token_id for session in sessions}
 
 
-def forget(it: It, _: object) -> None:
-    it.container.forget_old_records()()
+def chore(name: str) -> Callable[[It, object], None]:
+    """Return a function that runs a chore of the worker. It returns None, as in `changing`."""
+
+    def act(it: It, _: object) -> None:
+        getattr(it.container, name)()()
+
+    return act
 
 
 def settle_each(it: It, sessions: Sequence[CardSession]) -> str:
@@ -481,26 +486,14 @@ def replay_all(it: It, _: object) -> int:
     return it.replay_since(it.clock.now() - timedelta(days=1))
 
 
-def notice(it: It, _: object) -> None:
-    it.container.notice_expiry()()
-
-
 def links_to_report(it: It) -> None:
     it.add_card()
     it.add_card(redirect_uri=OTHER_VISIT)
     it.clock.advance(timedelta(minutes=16))
 
 
-def notice_unopened(it: It, _: object) -> None:
-    it.container.notice_unopened()()
-
-
 def read_events(it: It, _: object) -> int:
     return len(it.use_cases.list_events(it.caller, size=10).events)
-
-
-def remove_ended_cards(it: It, _: object) -> None:
-    it.container.remove_ended_cards()()
 
 
 def agreed(it: It, account: Account, number: int, ends_at: datetime, keep_for: timedelta) -> None:
@@ -579,10 +572,6 @@ def use_card_on_file(it: It, click: Mapping[str, str | None]) -> str:
     )
 
 
-def end_agreements(it: It, _: object) -> None:
-    it.container.end_agreements()()
-
-
 def booking_without_its_agreement(it: It) -> None:
     session = it.opened_session()
     shown = an_agreement().shown
@@ -603,10 +592,6 @@ def booking_without_its_agreement(it: It) -> None:
     change_by_hand(
         it.storage, "DELETE FROM agreements", "UPDATE payment_accounts SET keep_until = NULL"
     )
-
-
-def complete_agreements(it: It, _: object) -> None:
-    it.container.complete_agreements()()
 
 
 def agreement_to_end(it: It) -> Agreement:
@@ -648,10 +633,6 @@ def merge(it: It, _: object) -> str:
     except GuestNotFound:
         return "merged before"
     return "merged"
-
-
-def finish(it: It, _: object) -> None:
-    it.container.finish_erasures()()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -763,7 +744,9 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     "CloseAccount": Expected(
         situations=after(close_account, two_links_at_an_account_to_close=two_links)
     ),
-    "ForgetOldRecords": Expected(situations=after(forget, a_key_of_yesterday=key_of_yesterday)),
+    "ForgetOldRecords": Expected(
+        situations=after(chore("forget_old_records"), a_key_of_yesterday=key_of_yesterday)
+    ),
     "ReceiveWebhook": Expected(
         situations=after(
             It.receive_webhook,
@@ -868,7 +851,7 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     ),
     "FinishErasures": Expected(
         situations=after(
-            finish,
+            chore("finish_erasures"),
             a_guest_without_a_page_was_erased=being_erased(It.session_without_page),
             a_guest_who_replaces_a_card_was_erased=being_erased(card_that_replaces_another),
         ),
@@ -888,25 +871,29 @@ USE_CASES: Final[Mapping[str, Expected]] = {
     ),
     "EndAgreements": Expected(
         situations=after(
-            end_agreements, two_agreements_that_are_over=two_agreements_whose_bookings_are_over
+            chore("end_agreements"),
+            two_agreements_that_are_over=two_agreements_whose_bookings_are_over,
         )
     ),
     "CompleteAgreements": Expected(
         situations=after(
-            complete_agreements, a_booking_that_0_2_settled=booking_without_its_agreement
+            chore("complete_agreements"), a_booking_that_0_2_settled=booking_without_its_agreement
         )
     ),
     "RemoveEndedCards": Expected(
         situations=after(
-            remove_ended_cards, cards_whose_agreements_ended=cards_whose_agreements_have_ended
+            chore("remove_ended_cards"),
+            cards_whose_agreements_ended=cards_whose_agreements_have_ended,
         )
     ),
     "ListEvents": Expected(situations=after(read_events, an_event_to_read=It.stored_card)),
     "NoticeUnopened": Expected(
-        situations=after(notice_unopened, two_links_that_nobody_opens=links_to_report)
+        situations=after(chore("notice_unopened"), two_links_that_nobody_opens=links_to_report)
     ),
     "NoticeExpiry": Expected(
-        situations=after(notice, two_cards_that_expire_soon=two_cards_that_expire_soon)
+        situations=after(
+            chore("notice_expiry"), two_cards_that_expire_soon=two_cards_that_expire_soon
+        )
     ),
 }
 
