@@ -1,6 +1,6 @@
 """The stand-in server simulates only the faults that a test sets.
 
-The contract suite shows that each fault happens: it fails otherwise.
+The contract suite shows that all other faults happen: it fails otherwise.
 """
 
 from __future__ import annotations
@@ -11,13 +11,27 @@ from contextlib import closing
 
 import pytest
 
-from adapters.psp_suite.stand_in import Request, Response, StandInServer, respond_with
+from adapters.psp_suite.stand_in import (
+    Request,
+    Response,
+    StandInServer,
+    Trouble,
+    drop_call,
+    drop_response,
+    respond_with,
+)
 from tests.waiting import LIMIT_SECONDS
 
 
 @pytest.fixture
-def server() -> Iterator[StandInServer]:
+def handled() -> list[Request]:
+    return []
+
+
+@pytest.fixture
+def server(handled: list[Request]) -> Iterator[StandInServer]:
     def respond(request: Request) -> Response:
+        handled.append(request)
         return Response(201 if request.path.startswith("/v1/") else 200)
 
     with closing(StandInServer(respond, api="/v1/")) as server:
@@ -47,3 +61,15 @@ def test_a_simulated_fault_affects_only_the_given_calls(server: StandInServer) -
     statuses = [ask(server, method=method) for method in ("POST", "GET", "POST", "POST")]
 
     assert statuses == [201, 201, 429, 201]
+
+
+@pytest.mark.parametrize(("trouble", "times"), [(drop_call, 0), (drop_response, 1)])
+def test_a_call_whose_connection_is_dropped_gets_no_response(
+    server: StandInServer, handled: list[Request], trouble: Trouble, times: int
+) -> None:
+    server.have(trouble)
+
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(server)
+
+    assert len(handled) == times
