@@ -1029,8 +1029,10 @@ class Trials:
                 + f"\n      … {fault.moment} it: {fault.error(self.calls[number - 1])!r}"
                 + f"{', and from then on' * fault.lasts}\n{broken}"
             ) from broken
-        # Without a later call to that port, a lasting fault would be the same.
-        goes_on = any(is_to_same_port(each, calls[number - 1]) for each in calls[number:])
+        # Without a later call to that port, a lasting fault would be the same. In a unit of work, it
+        # leaves the same as from the end of the unit on.
+        call, later = calls[number - 1], calls[number:]
+        goes_on = not is_in_unit(call) and any(is_to_same_port(each, call) for each in later)
         if goes_on and fault.may_last and not fault.lasts:
             self.make(replace(fault, lasts=True), number)
 
