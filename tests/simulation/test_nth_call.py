@@ -1073,7 +1073,7 @@ class Trials:
         for situation in expected.situations
     ],
 )
-def test_the_next_attempt_completes_the_work_no_matter_which_call_failed_and_how(
+def test_the_next_attempt_completes_the_work_no_matter_which_call_failed(
     tmp_path: Path, use_case: str, situation: Situation
 ) -> None:
     trials = Trials(Prepared(tmp_path, situation), USE_CASES[use_case])
