@@ -104,7 +104,7 @@ def test_every_response_to_a_generated_request_matches_the_openapi_document(
     if known:
         cases |= described.as_strategy(generation_mode=GenerationMode(mode))
 
-    @settings(FUZZING, max_examples=8 * TIMES)
+    @settings(FUZZING, max_examples=3 * TIMES)
     @given(cases)
     # Any, because a case may have a body of any type.
     def request_has_a_documented_response(case: Case[Any]) -> None:

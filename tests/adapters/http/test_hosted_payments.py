@@ -113,17 +113,6 @@ def test_leaving_the_hosted_page_redirects_to_the_unchanged_redirect_uri(
     assert sent_back(api, session, leg, "&redirect_uri=https://evil.example") == uri
 
 
-# Shows S8.
-def test_returning_to_the_shop_stores_the_card_without_changing_the_redirect_uri(
-    api: Api,
-) -> None:
-    session = api.installation.opened_session()
-    api.installation.type_card(session)
-
-    assert sent_back(api, session) == REDIRECT_URI
-    assert len(api.installation.accounts()) == 1
-
-
 @LEGS
 def test_a_psp_may_return_the_browser_by_submitting_a_form(api: Api, leg: str) -> None:
     session = api.installation.opened_session()
@@ -165,13 +154,12 @@ def test_a_hosted_page_that_needs_a_form_is_opened_by_a_button(api: Api) -> None
 
 
 # Shows I8.
-@pytest.mark.parametrize("typed", [None, DECLINED_CARD, CHALLENGED_CARD])
+@pytest.mark.parametrize("typed", [DECLINED_CARD, CHALLENGED_CARD])
 def test_returning_without_a_card_stores_no_card_even_if_the_query_claims_success(
-    api: Api, typed: str | None
+    api: Api, typed: str
 ) -> None:
     session = api.installation.opened_session()
-    if typed:
-        api.installation.type_card(session, typed)
+    api.installation.type_card(session, typed)
 
     for claim in ("&result=success", "&status=completed&card=card_1", "&result=" + "x" * 5000):
         assert sent_back(api, session, claim=claim) == REDIRECT_URI
@@ -229,9 +217,7 @@ def test_the_service_never_requests_the_redirect_uri(api: Api) -> None:
 
 
 # Shows S6.
-@pytest.mark.parametrize(
-    "rest", ["", ".%0D%0A", "&redirect_uri=x&redirect_uri=https://evil.example"]
-)
+@pytest.mark.parametrize("rest", [".%0D%0A", "&redirect_uri=x&redirect_uri=https://evil.example"])
 def test_only_the_key_in_a_link_decides_which_page_it_opens(api: Api, rest: str) -> None:
     session = api.installation.add_card()
     page = opened(api, session).headers["location"]
@@ -252,7 +238,7 @@ def test_a_link_with_the_session_id_but_without_the_key_opens_no_page(api: Api) 
     assert session.redirect_uri not in result.text
 
 
-@pytest.mark.parametrize("around", ["{}", "{}\u3002", "({})", "{}?utm_source=sms"])
+@pytest.mark.parametrize("around", ["({})", "{}?utm_source=sms"])
 def test_the_short_link_redirects_to_the_full_link(api: Api, around: str) -> None:
     session = api.installation.add_card()
     path, _, query = f"/h/{around.format(session.link_key)}".partition("?")
@@ -294,12 +280,15 @@ def without_way_back(api: Api) -> None:
     api.installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
 
 
-def test_a_page_omits_the_link_back_to_the_shop_while_the_database_is_unavailable(api: Api) -> None:
+def test_a_page_omits_the_link_back_to_the_shop_while_the_database_is_unavailable(
+    api: Api, old_link: CardSession
+) -> None:
     without_way_back(api)
 
     result = api.browse("/hosted-payments", "token_id=x")
 
     assert shown(result) == ("", "This link is not known", None)
+    assert "Continue to the payment page" in opened(api, old_link).text
 
 
 @pytest.mark.parametrize(("table", "center"), [("guests", CENTER), ("centers", "")])
@@ -340,16 +329,6 @@ def test_the_page_of_an_expired_link_shows_the_contact_of_the_center(
     assert 'href="https://shop.example/?a=1&amp;b=&#39;x&#39;"' in result.text
     ask = [(contact, f"Ask {CENTER}: {shown_as}")] if contact else []
     assert buttons(result) == [*ask, ("https://shop.example/?a=1&b='x'", f"Go back to {CENTER}")]
-
-
-def test_the_page_of_a_cancelled_link_says_that_it_was_cancelled(api: Api) -> None:
-    session = api.installation.opened_session()
-    api.installation.cancel_session(session)
-
-    result = opened(api, session)
-
-    assert result.status_code == 410
-    assert shown(result) == (CENTER, "This link was cancelled", REDIRECT_URI)
 
 
 @pytest.fixture
@@ -393,14 +372,10 @@ def test_a_click_that_comes_from_another_site_is_refused(api: Api, old_link: Car
         assert sent.status_code == 403
         assert shown(sent) == (CENTER, "This was not sent from your link", "myspa://cards")
     assert api.installation.provider.calls == []
-    clicked = click(api, link_query(old_link), BASE_URL)
-    assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
-
-
-def test_a_click_whose_origin_header_a_proxy_removed_is_accepted(
-    api: Api, old_link: CardSession
-) -> None:
-    assert click(api, link_query(old_link), "null").status_code == 303
+    # A proxy may remove the origin.
+    for own in (BASE_URL, "null"):
+        clicked = click(api, link_query(old_link), own)
+        assert clicked.headers["location"].startswith(f"{BASE_URL}/fake-psp/pages/")
 
 
 @pytest.fixture
@@ -451,7 +426,7 @@ def test_opening_a_link_without_a_click_does_not_count_as_consent(
     assert asking.installation.session(asked.token_id) == asked
 
 
-@pytest.mark.parametrize("body", [b"", b"agreed=", b"agreed=%ff", b"agreed=1&agreed=2", b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"agreed=%ff", b"agreed=1&agreed=2"])
 def test_a_click_without_a_valid_version_of_the_consent_text_shows_the_text_again(
     asking: Api, asked: CardSession, body: bytes
 ) -> None:
@@ -461,17 +436,6 @@ def test_a_click_without_a_valid_version_of_the_consent_text_shows_the_text_agai
 
     assert (again.status_code, again.text) == (200, page.text)
     assert asking.installation.session(asked.token_id) == asked
-
-
-def test_agreeing_to_the_shown_consent_text_leads_to_the_hosted_page(
-    asking: Api, asked: CardSession
-) -> None:
-    form = f"agreed={AGREED.findall(opened(asking, asked).text)[0]}".encode()
-
-    elsewhere = click(asking, link_query(asked), "https://evil.example", form)
-    clicked = click(asking, link_query(asked), BASE_URL, form)
-
-    assert (elsewhere.status_code, clicked.status_code) == (403, 303)
 
 
 def test_a_cookie_identifies_the_browser_in_which_the_guest_agreed(
@@ -494,7 +458,7 @@ def test_a_cookie_identifies_the_browser_in_which_the_guest_agreed(
     assert len(cookie.value) >= 22
 
 
-@pytest.mark.parametrize("value", ["\xe9" * 32, "a", '"a\\012b"', "a" * 5_000])
+@pytest.mark.parametrize("value", ["\xe9" * 32, '"a\\012b"', "a" * 5_000])
 def test_a_browser_with_an_invalid_cookie_gets_a_new_cookie(
     asking: Api, asked: CardSession, value: str
 ) -> None:
@@ -570,14 +534,6 @@ def test_only_the_browser_that_opened_a_link_returns_there_after_an_unaccepted_c
     assert not any((cookie.domain, cookie.expires, cookie.max_age))
 
 
-def test_the_page_of_an_old_link_shows_its_button_even_if_the_database_is_unavailable(
-    api: Api, old_link: CardSession
-) -> None:
-    without_way_back(api)
-
-    assert "Continue to the payment page" in opened(api, old_link).text
-
-
 # Shows F35.
 def test_a_double_click_on_the_button_opens_one_hosted_page(api: Api) -> None:
     session = api.installation.add_card()
@@ -593,17 +549,6 @@ def test_a_double_click_on_the_button_opens_one_hosted_page(api: Api) -> None:
     api.installation.provider.before = lambda _, __: None
     assert opened(api, session).headers["location"] == first.headers["location"]
     assert api.installation.provider.calls.count("start") == 1
-
-
-def test_a_double_click_on_the_button_of_an_old_link_leads_to_the_hosted_page(
-    api: Api, old_link: CardSession
-) -> None:
-    query, second = link_query(old_link), list[Result]()
-    api.installation.provider.before = lambda _, __: second.append(click(api, query, BASE_URL))
-
-    assert click(api, query, BASE_URL).status_code == 303
-    assert shown(second[0]) == (CENTER, "The payment page is being opened", "myspa://cards")
-    assert "refresh" not in second[0].headers
 
 
 def test_a_double_click_on_the_agree_button_counts_as_one_agreement(
@@ -671,9 +616,8 @@ def test_a_page_shows_the_branding_of_its_center(api: Api) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("logos/x", "logos/x/y.png", f"logos/{CENTER_ID}/y.png", f"logos/{a_uuid(404)}/y.png"),
-        "style/colors/red.css",
-        *("style/colors/1d4f91", "style/colors/1d4f91;.css", "style/../page.css", "style/x.css"),
+        *("logos/x/y.png", f"logos/{CENTER_ID}/y.png"),
+        *("style/colors/1d4f91;.css", "style/../page.css"),
     ],
 )
 def test_static_files_that_are_not_listed_are_not_served(api: Api, path: str) -> None:
@@ -733,16 +677,6 @@ class TestLanguage:
             assert result.headers["content-language"] == "de"
             assert "vary" not in result.headers
 
-    def test_the_hosted_page_is_in_a_language_that_the_browser_accepts(self, api: Api) -> None:
-        session = api.installation.add_card(locale="auto")
-
-        address = browse(api, link_query(session), "fr, de;q=0.9").headers["location"]
-
-        page = api.client.simulate_get(address.removeprefix(BASE_URL))
-        assert page.headers["content-language"] == "de"
-        assert '<html lang="de" dir="ltr">' in page.text
-        assert "vary" not in page.headers
-
 
 def browse(api: Api, query: str, accepted: str) -> Result:
     """Open a link in a browser that accepts these languages."""
@@ -752,9 +686,6 @@ def browse(api: Api, query: str, accepted: str) -> Result:
 def test_the_page_tells_the_guest_why_a_card_was_not_accepted(api: Api) -> None:
     api.installation.configure(**NO_PREPAID)
     session = api.installation.opened_session()
-    form = api.installation.psp.page(api.installation.page_reference(session))
-    shown = api.client.simulate_get(f"/fake-psp/pages/{form.reference}").text
-    assert "Not accepted here: prepaid cards." in shown
     api.installation.type_card(session, PREPAID_CARD)
 
     cookie = {"Cookie": f"cardonfile-link={session.link_key}"}

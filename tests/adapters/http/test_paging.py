@@ -85,28 +85,13 @@ def test_the_paging_tests_cover_every_list_of_the_api() -> None:
 
 
 @EACH_LIST
-@pytest.mark.parametrize(
-    ("query", "page", "size"), [("", 1, 10), ("size=100", 1, 100), ("size=7&page=01", 1, 7)]
-)
-def test_a_page_of_a_list_has_at_most_as_many_items_as_requested(
-    api: Api, row: Row, query: str, page: int, size: int
-) -> None:
-    listed = get(api, row, query).json
+def test_a_page_of_a_list_has_at_most_as_many_items_as_requested(api: Api, row: Row) -> None:
+    listed, later = get(api, row, "").json, get(api, row, "page=2&size=01").json
 
     assert listed.keys() == {row.items, "page_info"}
-    assert listed["page_info"] == {"total": 1, "page": page, "size": size}
+    assert listed["page_info"] == {"total": 1, "page": 1, "size": 10}
     assert len(listed[row.items]) == 1
-
-
-@EACH_LIST
-@pytest.mark.parametrize("page", ["2", "9" * 3999])
-def test_a_page_past_the_end_of_a_list_has_the_correct_total(api: Api, row: Row, page: str) -> None:
-    result = get(api, row, f"page={page}&size=1")
-
-    assert result.status_code == 200
-    assert f'"page":{page},"size":1}}' in result.text
-    assert '"total":1,' in result.text
-    assert "[]" in result.text
+    assert later == {row.items: [], "page_info": {"total": 1, "page": 2, "size": 1}}
 
 
 def links(result: testing.Result) -> dict[str, str]:
@@ -119,6 +104,7 @@ def test_a_page_of_a_list_links_to_its_neighboring_pages(api: Api, row: Row) -> 
     only = f"?{row.query}page=1&size=10"
     assert links(get(api, row, "")) == {"first": only, "last": only}
     past_the_end = get(api, row, f"page={'9' * 3999}&size=0007")
+    assert f'"page":{"9" * 3999},"size":7}}' in past_the_end.text
     only = f"?{row.query}page=1&size=7"
     assert links(past_the_end) == {"first": only, "prev": only, "last": only}
 
@@ -143,30 +129,28 @@ def test_following_the_next_links_walks_through_a_filtered_list(installation: In
     assert api.get(*urljoin(address, links(page)["first"]).split("?")).json == first
 
 
+TOO_MANY: Final = "You cannot request more than 100 items."
+MALFORMED: Final = "page must be a whole number of at least 1, in decimal digits"
+
+
 @EACH_LIST
-@pytest.mark.parametrize("size", ["101", "9" * 24])
-def test_requesting_more_than_100_items_from_a_list_is_refused(
-    api: Api, row: Row, size: str
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("size=101", TOO_MANY),
+        ("size=" + "9" * 24, TOO_MANY),
+        ("page=%2B5", MALFORMED),
+        ("page=%FF", MALFORMED),
+        ("page=1&page=1", MALFORMED),
+        ("size=", MALFORMED.replace("page", "size")),
+    ],
+)
+def test_invalid_page_parameters_are_refused_before_the_guest_or_the_center_is_validated(
+    api: Api, row: Row, query: str, message: str
 ) -> None:
-    result = get(api, row, f"size={size}")
+    result = get(api, row, query, guest_id="x", center_id="x")
 
-    assert refused_bare(result) == (422, "You cannot request more than 100 items.")
-
-
-@EACH_LIST
-@pytest.mark.parametrize("name", ["page", "size"])
-def test_malformed_page_numbers_are_refused(api: Api, row: Row, name: str) -> None:
-    message = f"{name} must be a whole number of at least 1, in decimal digits"
-    for value in ("0", "+5", "%2B5", "", "ten", "%D9%A3", "1%00", "%FF", f"1&{name}=1"):
-        assert refused_bare(get(api, row, f"{name}={value}")) == (422, message)
-
-
-@EACH_LIST
-@pytest.mark.parametrize("query", ["page=0", "size=101"])
-def test_page_parameters_are_validated_before_the_guest_or_the_center(
-    api: Api, row: Row, query: str
-) -> None:
-    assert get(api, row, query, guest_id="x", center_id="x").status_code == 422
+    assert refused_bare(result) == (422, message)
 
 
 @EACH_LIST

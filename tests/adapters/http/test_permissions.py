@@ -182,45 +182,34 @@ class Requests:
         )
         return f"bearer {self._installation.token_for(caller)}"
 
-    def are_refused(self, authorization: str | None, code: int, message: str) -> None:
-        """Fail unless the request is refused, even with other errors in it."""
-        ids = (self._known, *(dict.fromkeys(self._known, each) for each in (a_uuid(999), "x")))
-        bodies = (json.dumps(self._row.body), "{", "")
-        queries = (self._row.query, "x=1", "x=1&" * 101)
-        for each in zip(ids, bodies, queries, strict=True):
-            assert self._form(self._send(authorization, *each)) == (code, message)
+    def are_refused(self, authorization: str | None, code: int, message: str) -> testing.Result:
+        """Fail unless the request is refused, even with other errors in it. Return the response."""
+        malformed = dict.fromkeys(self._known, "x")
+        assert self._form(self._send(authorization, malformed, "{", "x=1&" * 101)) == (
+            code,
+            message,
+        )
+        result = self.send(authorization)
+        assert self._form(result) == (code, message)
+        return result
 
 
 # Shows S1, S3.
 @EACH_ROW
-def test_every_operation_for_clients_needs_an_access_token(
+def test_a_missing_token_or_permission_is_reported_before_any_other_error(
     installation: Installation, row: Row
 ) -> None:
-    requests = Requests(installation, row)
+    requests, every = Requests(installation, row), set(Permission)
 
-    requests.are_refused(None, 401, "User not authenticated")
-    assert requests.send(None).headers["www-authenticate"] == "Bearer"
-    refusal = requests.send("bearer wrong")
-    assert refusal.status_code == 401
-    assert refusal.headers["www-authenticate"] == 'Bearer error="invalid_token"'
-
-
-# Shows S1.
-@EACH_ROW
-def test_a_missing_permission_is_reported_before_any_other_error(
-    installation: Installation, row: Row
-) -> None:
-    requests = Requests(installation, row)
+    missing = requests.are_refused(None, 401, "User not authenticated")
+    assert missing.headers["www-authenticate"] == "Bearer"
+    wrong = requests.are_refused("bearer wrong", 401, "User not authenticated")
+    assert wrong.headers["www-authenticate"] == 'Bearer error="invalid_token"'
     if row.allowed:
-        requests.are_refused(requests.token(), 403, "User not authorized")
-    for permission in row.allowed and set(Permission) - row.allowed:
-        if permission in documented(row.name) - row.also:
-            assert requests.send(requests.token(permission)).status_code == 403
-        else:
-            requests.are_refused(requests.token(permission), 403, "User not authorized")
-
-    for permission in row.also and row.allowed:
-        requests.are_refused(requests.token(permission), 403, "User not authorized")
+        without = requests.token(*every - documented(row.name))
+        requests.are_refused(without, 403, "User not authorized")
+    for needed in filter(None, (row.allowed, row.also)):
+        assert requests.send(requests.token(*every - needed)).status_code == 403
 
     # The refused requests have changed nothing: the card, for example, is still there to be removed.
     first, *others = [[each] for each in row.allowed] or [[], *([each] for each in Permission)]
