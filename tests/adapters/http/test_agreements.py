@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from adapters.http.hosted_payments import MAX_USER_AGENT_LENGTH
-from adapters.psp_suite.samples import GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID
 from domain.permissions import Permission
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, Api, refused
 from tests.builders import CENTER_ID
@@ -113,39 +113,6 @@ def test_the_payment_reference_states_what_may_be_charged_under_each_agreement(a
     assert reference()["agreements"] == [no_show]
 
 
-def test_the_payment_reference_omits_an_agreement_that_the_shop_ended(api: Api) -> None:
-    account_id = agreed(api)
-    (agreement,) = api.get(f"{ACCOUNTS}/{account_id}/agreements").json["agreements"]
-    path = f"/api/v1/guests/{GUEST_ID}/agreements/{agreement['agreement_id']}"
-    api.send("DELETE", path, query="reason=cancelled")
-
-    caller = api.installation.a_caller(Permission.GUESTS_VIEW, Permission.PAYMENTS_USE)
-    reference = (
-        Api(api.installation, caller).get(f"{ACCOUNTS}/{account_id}").json["payment_reference"]
-    )
-    assert (reference["kept_for"], reference["agreements"]) == ("bookings", [])
-
-
-def test_adding_a_card_for_the_same_booking_with_other_terms_is_refused(api: Api) -> None:
-    takes_agreements(api)
-    first = api.post(BODY)
-    again = api.post(BODY)
-    other = {**BODY, "agreement": {**TERMS, "description": "3 × massage"}}
-
-    assert first.json["token_id"] == again.json["token_id"]
-    assert again.headers["Idempotent-Replayed"] == "true"
-    refusal = refused(api.post(other))
-    assert refusal == (409, "Agreement reference used")
-
-
-def test_an_agreement_with_a_misspelt_field_is_refused(api: Api) -> None:
-    takes_agreements(api)
-    body = {**BODY, "agreement": {**TERMS, "noshow": TERMS["no_show"]}}
-    refusal = refused(api.post(body))
-    assert refusal[0] == 400
-    assert refusal[1].startswith("agreement must be an object with no other fields than reference")
-
-
 def test_reading_a_center_shows_whether_it_takes_agreements(api: Api) -> None:
     def takes() -> object:
         return api.get(f"/v1/centers/{CENTER_ID}").json["takes_agreements"]
@@ -155,14 +122,6 @@ def test_reading_a_center_shows_whether_it_takes_agreements(api: Api) -> None:
     assert refusal == (400, "Consent not set")
     takes_agreements(api)
     assert takes() is True
-
-
-def test_reading_or_ending_an_unknown_agreement_responds_404(api: Api) -> None:
-    path = f"/api/v1/guests/{GUEST_ID}/agreements/{a_uuid(999)}"
-    assert refused(api.get(path)) == (404, "Agreement not found")
-    ended = api.send("DELETE", path, query="reason=cancelled")
-    assert refused(ended) == (404, "Agreement not found")
-    assert refused(api.send("DELETE", path, query=""))[0] == 400
 
 
 def test_the_signed_payload_of_evidence_equals_the_evidence_document(api: Api) -> None:

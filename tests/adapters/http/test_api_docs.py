@@ -14,9 +14,6 @@ def client(installation: Installation) -> testing.TestClient:
     return installation.client()
 
 
-PACKAGE_FILES = ("__init__.py", "redoc.js", "scalar.js", "templates.py", "url.json")
-
-
 def test_the_api_docs_load_nothing_from_other_hosts(client: testing.TestClient) -> None:
     page = client.simulate_get("/docs")
 
@@ -64,7 +61,7 @@ def test_browsers_cache_files_of_the_api_docs_until_an_upgrade(client: testing.T
 
 @pytest.mark.parametrize(
     "name",
-    ["", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "..%2F..%2Fapp.py", *PACKAGE_FILES],
+    ["", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "templates.py"],
 )
 def test_files_outside_the_api_docs_are_not_served(client: testing.TestClient, name: str) -> None:
     refused = client.simulate_get(f"/docs/{name}")

