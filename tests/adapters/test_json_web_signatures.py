@@ -1,11 +1,9 @@
-"""An independent implementation verifies evidence, and refuses it after any change."""
+"""Evidence is refused after any change. The API's tests verify the signature with another package."""
 
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
-from hashlib import sha512
 from pathlib import Path
 from typing import Any
 
@@ -41,59 +39,6 @@ def published(keys: str = EVIDENCE_KEYS) -> str:
 
 def as_given(signed: SignedEvidence) -> str:
     return msgspec.json.encode({"document": signed.document, "jws": signed.jws}).decode()
-
-
-def decoded(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def is_signed(message: bytes, signature: bytes, public_key: bytes) -> bool:
-    """Verify an Ed25519 signature as RFC 8032, 5.1.7, describes, without a package."""
-    p, d = 2**255 - 19, -121665 * pow(121666, -1, 2**255 - 19)
-
-    def point(encoded: bytes) -> tuple[int, int]:
-        number = int.from_bytes(encoded, "little")
-        y, sign = number % 2**255, number >> 255
-        square = (y * y - 1) * pow(d * y * y + 1, -1, p) % p
-        x = pow(square, (p + 3) // 8, p)
-        if (x * x - square) % p:
-            x = x * pow(2, (p - 1) // 4, p) % p
-        assert (x * x - square) % p == 0
-        return (x if x % 2 == sign else p - x), y
-
-    def add(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
-        common = d * a[0] * b[0] * a[1] * b[1]
-        x = (a[0] * b[1] + b[0] * a[1]) * pow(1 + common, -1, p) % p
-        return x, (a[1] * b[1] + a[0] * b[0]) * pow(1 - common, -1, p) % p
-
-    def times(factor: int, a: tuple[int, int]) -> tuple[int, int]:
-        product = (0, 1)
-        for bit in f"{factor:b}":
-            product = add(product, product)
-            product = add(product, a) if bit == "1" else product
-        return product
-
-    base = point((4 * pow(5, -1, p) % p).to_bytes(32, "little"))
-    hashed = int.from_bytes(sha512(signature[:32] + public_key + message).digest(), "little")
-    left = times(int.from_bytes(signature[32:], "little"), base)
-    return left == add(point(signature[:32]), times(hashed, point(public_key)))
-
-
-def test_the_signature_of_evidence_is_verified_by_an_independent_implementation(
-    signed: SignedEvidence,
-) -> None:
-    (key,) = json.loads(published())["keys"]
-    header, payload, signature = signed.jws.split(".")
-    public_key = decoded(key["x"])
-
-    assert is_signed(f"{header}.{payload}".encode(), decoded(signature), public_key)
-    assert not is_signed(f"{header}.{payload}x".encode(), decoded(signature), public_key)
-    assert json.loads(decoded(header)) == {
-        "alg": "EdDSA",
-        "kid": key["kid"],
-        "typ": "cardonfile-evidence",
-    }
-    assert json.loads(decoded(payload)) == json.loads(as_given(signed))["document"]
 
 
 def test_evidence_is_refused_after_a_byte_was_changed(signed: SignedEvidence) -> None:
@@ -156,10 +101,7 @@ def test_the_id_of_an_evidence_key_is_its_thumbprint() -> None:
     "keys",
     [
         "",
-        "{}",
-        "[]",
         "[" * 99_999,
-        '{"keys": [1]}',
         '{"keys": []}',
         '{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AA"}]}',
     ],

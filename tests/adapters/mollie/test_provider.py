@@ -33,7 +33,6 @@ HOUR: Final = timedelta(hours=1)
 MINUTE: Final = timedelta(minutes=1)
 CUSTOMERS: Final = "POST /v2/customers"
 PAYMENTS: Final = "POST /v2/payments"
-MANDATE: Final = "GET .*/mandates/"
 
 
 class TestRetryAfterAnHour:
@@ -52,13 +51,12 @@ class TestRetryAfterAnHour:
         return next(iter(shop.main.payments))
 
     @pytest.mark.parametrize("limit", [100, 1])
-    @pytest.mark.parametrize("ahead", [timedelta(0), 3 * MINUTE])
     def test_an_existing_page_is_found_in_mollies_list_of_payments_even_if_our_clock_was_ahead(
-        self, shop: Shop, made: str, limit: int, ahead: timedelta
+        self, shop: Shop, made: str, limit: int
     ) -> None:
         shop.mollie.limit = limit
 
-        page = shop.start(begun_at=shop.request.begun_at + ahead)
+        page = shop.start(begun_at=shop.request.begun_at + 3 * MINUTE)
 
         assert (page.reference, page.ends_at) == (made, shop.request.begun_at + 30 * MINUTE)
         assert page.guest_reference == next(iter(shop.main.customers))
@@ -411,23 +409,6 @@ def test_a_response_from_mollie_in_live_mode_is_not_used_with_a_test_key(
     assert TEST_KEY not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("call", "changes"),
-    [
-        (CUSTOMERS, {"metadata": "another"}),
-        (PAYMENTS, {"customerId": "cst_999"}),
-        (MANDATE, {"customerId": "cst_999"}),
-    ],
-)
-def test_a_response_about_another_guest_is_not_used(
-    shop: Shop, call: str, changes: Mapping[str, object]
-) -> None:
-    shop.answered_with(call, **changes)
-
-    with pytest.raises(ProviderUnavailable):
-        shop.outcome(shop.paid_page())
-
-
 def test_a_page_ends_at_the_time_given_by_mollie(shop: Shop) -> None:
     shop.answered_with(PAYMENTS, expiresAt=(shop.clock.now() + HOUR).isoformat())
 
@@ -438,12 +419,6 @@ def test_the_return_uri_is_used_if_mollie_returns_no_address_for_a_page(shop: Sh
     shop.answered_with(PAYMENTS, _links={})
 
     assert shop.start().address == shop.request.return_uri
-
-
-def test_the_urls_of_requests_to_mollie_do_not_contain_the_key(shop: Shop) -> None:
-    shop.start()
-
-    assert not any(TEST_KEY in call for call in shop.mollie.server.calls)
 
 
 def test_a_payment_whose_customer_was_deleted_counts_as_closed_after_its_end(shop: Shop) -> None:

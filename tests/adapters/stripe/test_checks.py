@@ -49,7 +49,6 @@ def found_by(shop: Shop, about: str, url: str = URL) -> tuple[Diagnosis, str]:
     [
         [endpoint()],
         [endpoint(enabled_events=["*"])],
-        [endpoint(url=URL.replace("cards", "CARDS"))],
         [endpoint(url=f"{URL}/"), endpoint()],
         [endpoint(status="disabled"), endpoint(enabled_events=EVENTS[:1]), endpoint()],
         [endpoint(enabled_events=EVENTS[:1]), endpoint(enabled_events=EVENTS[1:])],
@@ -79,12 +78,11 @@ def test_the_webhook_url_of_the_default_merchant_account_may_include_the_account
     ("endpoints", "said"),
     [
         ([], "is missing"),
-        ([endpoint(url="https://other.example")], "is missing"),
         ([endpoint(status="disabled")], "is disabled: enable it"),
         ([endpoint(enabled_events=EVENTS[:-1])], f"does not get {EVENTS[-1]}"),
         ([endpoint(enabled_events=[*EVENTS[:2], EVENTS[-1]])], f"does not get {EVENTS[2]}, "),
     ],
-    ids=["none", "another", "disabled", "event", "events of cards"],
+    ids=["none", "disabled", "event", "events of cards"],
 )
 def test_the_stripe_check_reports_a_webhook_endpoint_that_lacks_events(
     shop: Shop, endpoints: list[dict[str, Any]], said: str
@@ -126,8 +124,6 @@ def test_the_stripe_check_says_that_webhooks_to_a_loopback_address_cannot_be_tes
         (Trouble.FORBIDDEN, Diagnosis.UNKNOWN, "may not read"),
         (Trouble.UNAUTHORIZED, Diagnosis.PROBLEM, "does not accept the secret key"),
         (Trouble.AWAY, Diagnosis.PROBLEM, "no usable response (APIError, 503)"),
-        (Trouble.NONSENSE, Diagnosis.PROBLEM, "no usable response (APIError, 200)"),
-        (Trouble.REFUSED, Diagnosis.PROBLEM, "no usable response (InvalidRequestError, 400)"),
     ],
 )
 @pytest.mark.parametrize(("call", "about"), [("GET /v1/account", "keys"), (LISTING, "webhooks")])
@@ -161,12 +157,6 @@ def test_the_stripe_check_compares_the_clock_with_the_clock_of_stripe(
     found = found_by(shop, "clock")
     assert found[0] is diagnosis
     assert said in found[1]
-
-
-def test_the_stripe_check_compares_the_clock_even_if_the_key_is_refused(shop: Shop) -> None:
-    shop.server.have(Trouble.UNAUTHORIZED)
-
-    assert found_by(shop, "clock")[0] is Diagnosis.OK
 
 
 def test_the_stripe_check_says_whether_the_key_is_for_test_or_live_mode(shop: Shop) -> None:

@@ -1,9 +1,10 @@
-"""The request in docs/providers/stripe.md that charges a card, against the types of the SDK."""
+"""The API version, and the documented request that charges a card, against the types of the SDK."""
 
 from __future__ import annotations
 
 import re
 
+import stripe
 from stripe.params import (
     PaymentIntentCreateParams,
     PaymentIntentCreateParamsPaymentMethodOptions,
@@ -13,6 +14,10 @@ from stripe.params import (
 from adapters.stripe.calls import API_VERSION
 from tests.fake_stripe.parameters import decode
 from tests.programs import ROOT
+
+
+def test_the_installed_sdk_describes_the_requested_api_version() -> None:
+    assert stripe.api_version == API_VERSION
 
 
 def test_the_charge_request_in_the_stripe_docs_uses_only_parameters_of_the_api_version() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from structlog.testing import capture_logs
@@ -71,7 +70,7 @@ class TestPage:
 
     @pytest.mark.parametrize(
         ("language", "locale"),
-        [("de", "de"), ("pt-BR", "pt-BR"), ("de-AT", "de"), ("zh-TW", "zh-TW")],
+        [("pt-BR", "pt-BR"), ("de-AT", "de")],
     )
     def test_a_stripe_page_is_in_the_language_of_the_consent_text(
         self, shop: Shop, language: str, locale: str
@@ -79,14 +78,6 @@ class TestPage:
         shop.start(consent=replace(REQUEST.consent, language=language))
 
         assert shop.session()["locale"] == locale
-
-    def test_a_stripe_page_shows_the_consent_text_once(self, shop: Shop) -> None:
-        with urlopen(shop.start().address) as shown:
-            text = shown.read().decode()
-
-        assert "<p>Harbor Spa</p>" in text
-        assert text.count(" allow ") == 1
-        assert "you allow Harbor Spa to keep it on file" in text
 
     @pytest.mark.parametrize(
         ("logo_uri", "is_sent"),
@@ -155,14 +146,13 @@ class TestPage:
         ("changes", "refused_options", "events"),
         [
             ({}, {"restrictions"}, ["stripe_refuses_restrictions"]),
-            ({"color": "#no"}, set(), ["stripe_refuses_branding"]),
             (
                 {"color": "#no"},
                 {"restrictions"},
                 ["stripe_refuses_restrictions", "stripe_refuses_branding"],
             ),
         ],
-        ids=["restrictions", "color", "both"],
+        ids=["restrictions", "both"],
     )
     def test_a_page_still_requires_3d_secure_if_stripe_refuses_other_options(
         self, shop: Shop, changes: dict[str, str], refused_options: set[str], events: list[str]
@@ -194,16 +184,14 @@ class TestPage:
         assert refused.value.details.param == param
         assert lines == []
 
-    def test_a_stripe_page_asks_for_no_billing_address_if_avs_is_off(self, shop: Shop) -> None:
+    def test_a_stripe_page_has_the_configured_currency_and_no_billing_address_unless_avs_is_on(
+        self, shop: Shop
+    ) -> None:
+        shop.use_keys(replace(KEYS, currency="eur"))
         shop.start(avs=False)
 
-        assert "billing_address_collection" not in shop.session()
-
-    def test_a_stripe_page_has_the_configured_currency(self, shop: Shop) -> None:
-        shop.use_keys(replace(KEYS, currency="eur"))
-        shop.start()
-
         assert shop.session()["currency"] == "eur"
+        assert "billing_address_collection" not in shop.session()
 
     def test_a_page_that_stripe_created_without_card_payments_is_closed(self, shop: Shop) -> None:
         shop.main.offered = ("us_bank_account",)
@@ -441,20 +429,6 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page) == PageClosed()
 
-    def test_a_page_whose_customer_was_deleted_counts_as_closed(self, shop: Shop) -> None:
-        page = shop.page_with_card()
-        shop.stripe.delete_customer(shop.main, page.guest_reference)
-
-        assert shop.outcome(page) == PageClosed()
-
-    def test_a_stripe_page_that_belongs_to_another_attempt_of_the_session_is_refused(
-        self, shop: Shop
-    ) -> None:
-        page = shop.start()
-
-        with pytest.raises(ProviderUnavailable, match="another page"):
-            shop.provider.outcome(replace(REQUEST, attempt=2), page, ())
-
 
 @pytest.mark.parametrize("code", [None, "resource_missing"])
 def test_the_card_of_a_deleted_customer_counts_as_discarded(shop: Shop, code: str | None) -> None:
@@ -519,18 +493,11 @@ class TestFaults:
         assert shop.session()["id"] == page.reference
         assert shop.start() == page
 
-    @pytest.mark.parametrize(
-        "theirs",
-        [
-            {"client_reference_id": None, "metadata": None},
-            {"client_reference_id": None, "metadata": {}, "status": None},
-        ],
-    )
     def test_an_existing_page_is_found_among_stripe_sessions_created_by_other_programs(
-        self, shop: Shop, theirs: dict[str, Any]
+        self, shop: Shop
     ) -> None:
         other = shop.start().reference
-        shop.main.sessions[other] |= theirs
+        shop.main.sessions[other] |= {"client_reference_id": None, "metadata": None, "status": None}
         shop.server.have(Trouble.FAULT_AFTER_IT_ACTED, CREATE_SESSION, times=1)
 
         page = shop.start(attempt=2)
@@ -578,12 +545,6 @@ class TestFaults:
         with pytest.raises(ProviderRefused):
             shop.start(avs=False)
 
-    def test_an_open_page_that_was_created_with_other_parameters_is_found(self, shop: Shop) -> None:
-        page = shop.start()
-
-        # A release after an upgrade may send other parameters.
-        assert shop.start(avs=False) == page
-
     def test_repeating_a_request_late_is_refused_unless_stripe_has_created_the_page(
         self, shop: Shop
     ) -> None:
@@ -595,7 +556,7 @@ class TestFaults:
             shop.start(attempt=2)
 
     # Shows F22.
-    @pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.CONFLICT, Trouble.LOCKED])
+    @pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.LOCKED])
     def test_a_call_that_fails_temporarily_is_attempted_three_times(
         self, shop: Shop, trouble: Trouble
     ) -> None:
@@ -613,14 +574,6 @@ class TestFaults:
 
         assert shop.server.calls == ["POST /v1/customers"]
         assert raised.value.retry_after is None
-
-    # Shows F24.
-    def test_a_new_page_can_be_created_after_stripe_closed_a_page_early(self, shop: Shop) -> None:
-        page = shop.start()
-        shop.stripe.expire_session(shop.main, {}, page.reference)
-
-        assert shop.outcome(page) == PageClosed()
-        assert shop.start(attempt=2).reference != page.reference
 
 
 def test_a_404_response_for_an_unknown_route_does_not_count_as_an_unknown_customer(

@@ -51,7 +51,9 @@ def output() -> Iterator[io.StringIO]:
 
 
 # Shows I6.
-@pytest.mark.parametrize("trouble", [None, *Trouble])
+@pytest.mark.parametrize(
+    "trouble", [None, Trouble.LOST, Trouble.REFUSED, Trouble.UNAUTHORIZED, Trouble.NONSENSE]
+)
 def test_a_call_to_stripe_does_not_print_or_log_secrets(
     server: FakeStripeServer,
     output: io.StringIO,
@@ -104,16 +106,6 @@ def test_the_refusal_of_a_malformed_stripe_key_does_not_show_the_key(secret_key:
         StripeKeys(secret_key=secret_key, webhook_secrets=("whsec_x",))
 
     assert not secret_key or secret_key not in str(refused.value)
-
-
-@pytest.mark.parametrize("prefix", ["sk", "rk"])
-@pytest.mark.parametrize(("mode", "is_live"), [("test", False), ("live", True)])
-def test_the_stripe_key_determines_whether_test_or_live_mode_is_used(
-    prefix: str, mode: str, is_live: bool
-) -> None:
-    keys = StripeKeys(secret_key=f"{prefix}_{mode}_live", webhook_secrets=("whsec_x",))
-
-    assert keys.is_live is is_live
 
 
 def test_environment_variables_cannot_make_the_stripe_sdk_print_or_write_files(
