@@ -10,7 +10,7 @@ from tests.programs import ROOT
 
 # Each round has new types, and threads that take turns as often as they can. A type that nobody has
 # taught ends the process within some twenty rounds.
-ROUNDS: Final = 60
+ROUNDS: Final = 30
 PROGRAM: Final = """
 import importlib, sys, threading
 import msgspec

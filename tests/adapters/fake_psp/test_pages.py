@@ -80,19 +80,10 @@ def test_the_card_form_names_the_center_but_not_the_guest(browser: Browser) -> N
     assert consent.replace("Harbor Spa", "<bdi>Harbor Spa</bdi>") in shown.text
     assert is_way_back_shown(shown)
     assert errors(shown) == {}
+    assert re.findall(r'<form [^>]*spellcheck="(\w+)"', shown.text) == ["false"]
+    assert re.findall(r'enterkeyhint="(\w+)"', shown.text) == ["next", "next", "done"]
     for number in TEST_CARDS:
         assert " ".join(re.findall("....", number)) in shown.text
-
-
-def test_markup_in_the_center_name_is_escaped_in_the_consent(browser: Browser) -> None:
-    text = browser.at(session=3, center_name="<b>Spa!", language="ar").open().text
-    assert "تأذنون لـ <bdi>&lt;b&gt;Spa!</bdi> بحفظها" in text
-
-
-def test_browsers_do_not_send_the_card_fields_to_a_spell_checker(browser: Browser) -> None:
-    text = browser.open().text
-    assert re.findall(r'<form [^>]*spellcheck="(\w+)"', text) == ["false"]
-    assert re.findall(r'enterkeyhint="(\w+)"', text) == ["next", "next", "done"]
 
 
 def test_the_card_form_asks_for_the_billing_address_only_if_avs_is_on(
@@ -129,19 +120,12 @@ def test_the_card_form_loads_nothing_from_other_hosts(browser: Browser) -> None:
         assert browser.client.simulate_get(address).status_code in (200, 303)
 
 
-@pytest.mark.parametrize("name", ["none.css", "..%2fpages.py", "%2e%2e%2fpsp.py"])
-def test_the_fake_psp_serves_only_its_static_files(browser: Browser, name: str) -> None:
-    assert browser.client.simulate_get(f"/fake-psp/static/{name}").status_code == 404
+def test_the_fake_psp_serves_only_its_static_files(browser: Browser) -> None:
+    for name in ("none.css", "..%2fpages.py", "%2e%2e%2fpsp.py"):
+        assert browser.client.simulate_get(f"/fake-psp/static/{name}").status_code == 404
 
 
 # The result of a card.
-
-
-def test_submitting_a_good_card_redirects_to_the_return_uri(browser: Browser) -> None:
-    sent = browser.pay()
-    assert sent.status_code == 303
-    assert sent.headers["location"] == RETURN_URI
-    assert browser.page.state is PageState.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -158,13 +142,6 @@ def test_the_guest_can_type_another_card_after_a_card_was_refused(
     assert browser.pay().status_code == 303
 
 
-def test_reloading_the_form_does_not_submit_a_refused_card_again(browser: Browser) -> None:
-    # A browser that was sent on by 303 loads the form again, not the request with the card.
-    assert browser.pay(DECLINED).status_code == 303
-    assert browser.open().status_code == browser.open().status_code == 200
-    assert browser.page.attempts == 1
-
-
 def test_the_card_form_asks_the_guest_to_try_later_if_the_psp_is_out_of_order(
     browser: Browser,
 ) -> None:
@@ -176,12 +153,6 @@ def test_the_card_form_asks_the_guest_to_try_later_if_the_psp_is_out_of_order(
     assert "retry-after" in sent.headers
     assert is_way_back_shown(sent)
     assert browser.page == before
-
-
-def test_the_guest_can_correct_a_wrong_postal_code_on_the_page(verified: Browser) -> None:
-    assert verified.pay(**{**ADDRESS, "zipcode": "00000"}).status_code == 303
-    assert list(errors(verified.open())) == ["zipcode"]
-    assert verified.pay(**ADDRESS).status_code == 303
 
 
 def test_a_challenge_has_a_separate_page_on_which_the_guest_confirms_the_card(
@@ -319,41 +290,31 @@ def test_an_overlong_form_body_is_refused(browser: Browser) -> None:
     assert "too long" in beyond.text
 
 
-@pytest.mark.parametrize("content_type", ["application/json", ""])
-def test_a_request_body_that_is_not_a_form_is_refused(browser: Browser, content_type: str) -> None:
-    sent = browser.send_body("{}", headers={"Content-Type": content_type})
-    assert sent.status_code == 415
-    assert "cannot be read" in sent.text
+def test_a_request_body_that_is_not_a_form_is_refused(browser: Browser) -> None:
+    for content_type in ("application/json", ""):
+        sent = browser.send_body("{}", headers={"Content-Type": content_type})
+        assert (sent.status_code, "cannot be read" in sent.text) == (415, True)
 
 
 # Who may send the form.
 
 
 # Shows S10.
-@pytest.mark.parametrize(
-    "headers",
-    [
+def test_a_form_sent_from_another_site_is_refused(browser: Browser) -> None:
+    for headers in (
         {"Origin": ""},
         {"Origin": BASE_URL + ".evil"},
         {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
         {"Origin": BASE_URL, "Sec-Fetch-Site": "same-site"},
         {"Sec-Fetch-Site": "none"},
-    ],
-)
-def test_a_form_sent_from_another_site_is_refused(
-    browser: Browser, headers: dict[str, str]
-) -> None:
-    assert send_form(browser, headers).status_code == 403
-    assert browser.page.attempts == 0
+    ):
+        assert send_form(browser, headers).status_code == 403
+        assert browser.page.attempts == 0
 
 
-@pytest.mark.parametrize(
-    "headers", [{}, {"Origin": "null"}, {"Origin": "null", "Sec-Fetch-Site": "same-origin"}]
-)
-def test_a_form_with_its_form_token_is_accepted_without_an_origin_header(
-    browser: Browser, headers: dict[str, str]
-) -> None:
-    assert send_form(browser, headers).status_code == 303
+def test_a_form_with_its_form_token_is_accepted_without_an_origin_header(browser: Browser) -> None:
+    for headers in ({}, {"Origin": "null"}, {"Origin": "null", "Sec-Fetch-Site": "same-origin"}):
+        assert send_form(browser, headers).status_code == 303
 
 
 def send_form(browser: Browser, headers: dict[str, str]) -> Result:
@@ -365,24 +326,14 @@ def send_form(browser: Browser, headers: dict[str, str]) -> Result:
 
 
 # Shows S10.
-@pytest.mark.parametrize("token", ["", "0" * 64, "\ud800"])
-def test_a_form_without_its_form_token_is_refused(browser: Browser, token: str) -> None:
-    fields = CARD | ({"form_token": token} if token else {})
-    sent = browser.send_body(urlencode(fields, errors="surrogatepass"))
-    assert sent.status_code == 403
-    assert browser.page.attempts == 0
-
-
-# Shows S10.
-def test_a_form_with_the_form_token_from_another_page_is_refused(
+def test_a_form_without_the_form_token_of_its_page_is_refused(
     browser: Browser, verified: Browser
 ) -> None:
-    assert browser.send_body(form(verified)).status_code == 403
-
-
-def test_a_challenge_can_be_confirmed_only_with_the_form_token_of_its_page(
-    browser: Browser,
-) -> None:
+    wrong = [{}, {"form_token": "0" * 64}, {"form_token": "\ud800"}]
+    sent = [urlencode({**CARD, **each}, errors="surrogatepass") for each in wrong]
+    for body in (*sent, form(verified)):
+        assert browser.send_body(body).status_code == 403
+    assert browser.page.attempts == 0
     browser.pay(CHALLENGE)
     sent = browser.send_body("answer=confirm", challenge=True)
     assert sent.status_code == 403
@@ -412,8 +363,8 @@ def test_every_request_to_a_completed_page_redirects_to_the_return_uri(browser: 
 # Shows F35.
 @pytest.mark.parametrize(
     "typed",
-    [{"number": MASTERCARD}, {"expiry": "09 / 30"}, {"number": ""}],
-    ids=["another card", "another date", "nothing"],
+    [{"number": MASTERCARD}, {"expiry": "09 / 30"}],
+    ids=["another card", "another date"],
 )
 def test_submitting_another_card_to_a_completed_page_is_refused(
     browser: Browser, typed: dict[str, str]

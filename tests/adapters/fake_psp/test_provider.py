@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,10 +10,8 @@ import pytest
 
 from adapters.fake_psp.provider import FakeProvider
 from adapters.psp_suite.clock import START
-from domain.identifiers import CardToken
-from domain.psps.hosted_page import HostedPage
 from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
-from tests.adapters.fake_psp.conftest import BASE_URL, MAIN, hosted_page_request, lock
+from tests.adapters.fake_psp.conftest import BASE_URL, hosted_page_request, lock
 
 REQUEST = hosted_page_request(avs=True)
 
@@ -33,20 +30,11 @@ def test_creating_a_page_again_with_other_parameters_is_refused(provider: FakePr
         provider.start(replace(REQUEST, center_name="Another"))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda provider, page: provider.start(replace(REQUEST, attempt=2)),
-        lambda provider, page: provider.close(REQUEST, page),
-        lambda provider, page: provider.discard(MAIN, page.guest_reference, CardToken("card_x")),
-    ],
-    ids=["start", "close", "discard"],
-)
 def test_a_locked_database_is_reported_as_an_outage_of_the_psp(
-    provider: FakeProvider, database: Path, call: Callable[[FakeProvider, HostedPage], object]
+    provider: FakeProvider, database: Path
 ) -> None:
     page = provider.start(REQUEST)
     other = lock(provider.psp, database)
     with pytest.raises(ProviderUnavailable):
-        call(provider, page)
+        provider.close(REQUEST, page)
     other.close()

@@ -11,7 +11,6 @@ import pytest
 from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import (
     MAX_CARD_ATTEMPTS,
-    MAX_LISTED,
     CardRefusal,
     FakePsp,
     PageState,
@@ -59,17 +58,6 @@ def test_a_card_that_waits_for_its_challenge_can_be_replaced_by_another_card(
     assert psp.answer_challenge(reference, confirmed=True) == page
     kept = page.card.last_four if page.card else None
     assert kept == ("4444" if number == MASTERCARD else None)
-
-
-def test_the_second_part_of_a_card_list_continues_after_the_first_part(psp: FakePsp) -> None:
-    for session in range(MAX_LISTED + 1):
-        psp.try_card(psp.start_page(hosted_page_request(session=session)).reference, card_entry())
-
-    first, place = psp.list_cards(MAIN, None)
-    rest, end = psp.list_cards(MAIN, place)
-
-    assert (len(first), len(rest), end) == (MAX_LISTED, 1, None)
-    assert {card.token for card in (*first, *rest)} == psp.tokens(MAIN)
 
 
 def test_submitting_cards_concurrently_on_one_page_stores_one_card(

@@ -98,16 +98,15 @@ def test_each_refused_card_of_an_open_page_is_reported_by_a_webhook(site: Site) 
     assert told == [("page.card_refused", reference)] * 2
 
 
-@pytest.mark.parametrize("status", [302, 500])
 def test_a_webhook_that_was_rejected_is_sent_again_with_a_new_signature(
-    site: Site, clock: SettableClock, status: int
+    site: Site, clock: SettableClock
 ) -> None:
-    site.statuses = [status]
+    site.statuses = [500, 302]
     complete_a_page(site.psp)
-    assert site.deliver_due() == 0
-    clock.advance(timedelta(hours=1))
-    assert site.deliver_due() == 1
-    first, second = site.received
+    for delivered in (0, 0, 1):
+        clock.advance(timedelta(hours=1))
+        assert site.deliver_due() == delivered
+    first, second, _ = site.received
     assert second.body == first.body
     assert second.headers["fake-psp-signature"] != first.headers["fake-psp-signature"]
     assert site.notices()

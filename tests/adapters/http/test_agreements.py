@@ -132,6 +132,8 @@ def test_the_signed_payload_of_evidence_equals_the_evidence_document(api: Api) -
     (key,) = keys["keys"]
     found = jwt.PyJWS().decode_complete(read["jws"], jwt.PyJWK.from_dict(key), ["EdDSA"])
     assert json.loads(found["payload"]) == read["document"]
+    kind = {"alg": "EdDSA", "kid": key["kid"], "typ": "cardonfile-evidence"}
+    assert found["header"] == kind
     (agreement,) = read["document"]["agreements"]
     assert agreement["booking"]["no_show"] == {"amount": "80.00", "currency": "EUR"}
     assert agreement["agreed"] == {"at": "2026-11-20T12:00:00Z", "clock": "service"}

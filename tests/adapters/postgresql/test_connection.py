@@ -114,9 +114,7 @@ class TestSettings:
         }
 
     # Shows I1, F7.
-    @pytest.mark.parametrize(
-        ("default", "in_force"), [("off", "on"), ("local",) * 2, ("remote_apply",) * 2]
-    )
+    @pytest.mark.parametrize(("default", "in_force"), [("off", "on"), ("remote_apply",) * 2])
     def test_commits_are_synchronous_even_if_the_default_of_the_server_is_off(
         self, own_url: str, own_storage: PostgresqlStorage, default: str, in_force: str
     ) -> None:
@@ -231,26 +229,16 @@ class TestOutage:
         assert not has_session(storage)
         add_session(storage)
 
-    @pytest.mark.parametrize("use", USES.values(), ids=USES)
     def test_a_wrong_address_of_the_database_server_is_reported_as_unavailable(
-        self, url: str, use: Callable[[PostgresqlStorage], object]
+        self, url: str
     ) -> None:
-        for address in (f"postgresql://nobody@{NOBODY_LISTENS}/nowhere", f"{url}_not"):
-            with (
-                closing(PostgresqlStorage(address)) as storage,
-                waits_of(0.1),
-                pytest.raises(ServiceUnavailable),
-            ):
-                use(storage)
-
-    def test_a_database_server_without_the_required_certificate_is_not_used(self, url: str) -> None:
-        address = f"{url}?sslmode=verify-full"
-        with (
-            closing(PostgresqlStorage(address)) as storage,
-            waits_of(0.1),
-            pytest.raises(ServiceUnavailable),
-        ):
-            storage.check()
+        nowhere = f"postgresql://nobody@{NOBODY_LISTENS}/nowhere"
+        # The server has no certificate.
+        for address in (nowhere, f"{url}_not", f"{url}?sslmode=verify-full"):
+            with closing(PostgresqlStorage(address)) as storage:
+                for use in USES.values():
+                    with waits_of(0.1), pytest.raises(ServiceUnavailable):
+                        use(storage)
 
     def test_the_database_server_is_used_again_after_a_short_outage(
         self, relay: Relay, relayed: PostgresqlStorage
@@ -503,12 +491,10 @@ class TestSecrets:
         [
             f"postgresql://postgres:{SECRET}@{NOBODY_LISTENS}/nowhere",
             f"postgresql://postgres:{SECRET}%zz@{NOBODY_LISTENS}/nowhere",
-            f"postgresql://postgres:{SECRET}@{NOBODY_LISTENS}/nowhere?{SECRET}=1",
             f"postgresql://postgres:{SECRET} {SECRET}@no host:port/nowhere",
             f"postgresql://postgres:not@{SECRET}@{NOBODY_LISTENS}/nowhere",
-            f"postgresql://postgres:1/{SECRET}@{NOBODY_LISTENS}/nowhere",
         ],
-        ids=["away", "percent", "option", "space", "at", "slash"],
+        ids=["away", "percent", "space", "at"],
     )
     def test_the_password_of_the_database_is_never_shown(
         self, address: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]

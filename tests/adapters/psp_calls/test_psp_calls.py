@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -150,16 +150,6 @@ class TestCircuitBreaker:
         self.seconds += 1
         self.call(takes=0)
 
-    def test_a_trial_call_after_a_pause_that_the_psp_requested_can_reopen_the_circuit_breaker(
-        self,
-    ) -> None:
-        self.be_limited(timedelta(seconds=7))
-        self.seconds += 7
-        self.hang(1)
-        self.assert_open()
-        self.seconds += PAUSE_SECONDS
-        self.call(takes=0)
-
     def test_each_merchant_account_has_its_own_circuit_breaker(
         self, installation: Installation
     ) -> None:
@@ -292,11 +282,6 @@ class TestOutages:
         fail(outages, AnotherMerchant(kept="acct_main test", given=None))
 
         assert results == ["unavailable"]
-
-    def test_details_of_an_outage_do_not_overwrite_common_log_fields(self) -> None:
-        of_every_line = {"event", "level", "timestamp", "exc_info", "fault", "where"}
-        of_every_line |= {*PspAccount._fields, "operation"}
-        assert of_every_line.isdisjoint(field.name for field in fields(FailureDetails))
 
 
 def test_a_reported_card_that_belongs_to_another_guest_is_not_stored(

@@ -75,9 +75,9 @@ def test_events_are_listed_in_the_order_of_their_commits(
     assert listed(storage) == [(1, late.event_id), (2, early.event_id)]
 
 
-def test_readers_see_every_event_once_while_fifty_writers_add_events(storage: Storage) -> None:
+def test_readers_see_every_event_once_while_many_writers_add_events(storage: Storage) -> None:
     """Two readers continue from their positions while the writers add events."""
-    writers, readers, each_writes = 50, 2, 4
+    writers, readers, each_writes = 20, 2, 4
     begin = Barrier(writers + readers)
     seen: list[list[tuple[int, EventId]]] = [[] for _ in range(readers)]
 

@@ -41,33 +41,12 @@ def test_the_products_of_a_center_are_listed_in_order_of_creation(storage: Stora
     assert products_of(storage, OTHER_CENTER_ID, size=1) == (sold_elsewhere,)
 
 
-@pytest.mark.parametrize("page", [1, 2, 3, 10**4000], ids=["1", "2", "3", "far"])
-def test_every_page_of_products_has_the_correct_total(storage: Storage, page: int) -> None:
-    put_products(storage, *map(a_product, range(3)))
-    request = PageRequest(page=page, size=2)
-    with storage.read() as unit:
-        found = unit.products.page(CENTER_ID, request)
-        none = unit.products.page(OTHER_CENTER_ID, request)
-    assert found.total == 3
-    assert len(found.items) == {1: 2, 2: 1}.get(page, 0)
-    assert found.request == request
-    assert (none.items, none.total) == ((), 0)
-
-
 def test_updating_a_product_keeps_its_position_in_the_list(storage: Storage) -> None:
     put_products(storage, a_product(1), a_product(2))
     renamed = a_product(2, name="Sauna", amount=Decimal(9))
     put_products(storage, a_product(4), renamed, a_product(3))
     assert products_of(storage, size=2) == (a_product(1), renamed)
     assert products_of(storage, page=2, size=2) == (a_product(4), a_product(3))
-
-
-def test_an_uncommitted_import_of_products_does_not_change_their_order(storage: Storage) -> None:
-    put_products(storage, a_product(1))
-    with storage.write() as unit:
-        unit.products.put_many([a_product(1, name="Sauna"), a_product(2)])
-    put_products(storage, a_product(3))
-    assert products_of(storage, size=2) == (a_product(1), a_product(3))
 
 
 def test_pages_of_products_have_no_gaps_during_concurrent_imports(storage: Storage) -> None:

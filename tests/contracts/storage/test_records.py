@@ -296,10 +296,10 @@ def test_concurrent_changes_to_a_record_do_not_overwrite_each_other(
         unit.commit()
 
     def append_some(number: int) -> None:
-        for _ in range(5):
+        for _ in range(4):
             storage.transact(partial(append, looks[number % len(looks)]))
 
-    at_once(8, append_some)
+    at_once(4, append_some)
     with storage.read() as reading:
         found = GET[kind(record)](reading, record)
-    assert getattr(found, field) == getattr(record, field) + "+" * 40
+    assert getattr(found, field) == getattr(record, field) + "+" * 16
