@@ -39,6 +39,7 @@ ADD: Final[dict[str, Callable[[WriteUnit, Any], object]]] = {
     "ReservationText": lambda unit, each: unit.reservation_texts.put(CENTER_ID, each),
     "CardSession": lambda unit, each: unit.sessions.add(each),
     "Evidence": lambda unit, each: unit.evidence.add(TOKEN_ID, each, at_most=50),
+    "RefusedCard": lambda unit, each: unit.refused_cards.add([each]),
     "Account": lambda unit, each: unit.accounts.add(each),
     "GivenConsent": lambda unit, each: unit.consents.add(each),
     "Agreement": lambda unit, each: unit.agreements.add(each),

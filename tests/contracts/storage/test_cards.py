@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from functools import partial
 
 import pytest
 
 from adapters.psp_suite.concurrency import at_once
-from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
 from domain.cards.account import AccountFilter
 from domain.identifiers import (
     AccountId,
-    CardToken,
     CenterId,
     GuestId,
     MerchantAccount,
@@ -19,8 +18,8 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account, an_agreement
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, store
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_agreement
+from tests.contracts.storage.records import DAY, MICROSECOND, store
 from tests.databases import committed
 
 
@@ -71,30 +70,6 @@ def test_a_card_that_differs_in_one_field_is_stored_separately(
     store(storage, an_account(1), an_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
 
 
-def test_a_card_may_be_stored_again_after_its_removal(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.accounts.add(an_account(1))
-        unit.accounts.update(an_account(1, removed_at=NOW))
-        unit.accounts.add(an_account(2, fingerprint="fingerprint-1"))
-    assert accounts_of(storage) == ([a_uuid(102)], 1)
-
-
-def test_removed_cards_whose_consent_the_guest_had_withdrawn_are_found(storage: Storage) -> None:
-    withdrawn = partial(an_account, withdrawn_at=NOW)
-    removed = partial(withdrawn, removed_at=NOW)
-    store(
-        storage,
-        removed(3),
-        removed(1),
-        withdrawn(2),
-        an_account(4, removed_at=NOW),
-        removed(5, guest_id=OTHER_GUEST_ID),
-        removed(6, center_id=OTHER_CENTER_ID),
-    )
-    with storage.read() as unit:
-        assert list(unit.accounts.removed_by_guest(GUEST_ID, CENTER_ID)) == [removed(3), removed(1)]
-
-
 # Shows I9.
 def test_a_guest_has_one_default_card_at_each_center(storage: Storage) -> None:
     with committed(storage) as unit:
@@ -126,17 +101,6 @@ def test_adding_a_card_concurrently_stores_one_account(storage: Storage) -> None
 
     assert at_once(8, add).count(True) == 1
     assert accounts_of(storage)[1] == 1
-
-
-def test_a_card_token_counts_as_used_while_its_account_is_active(storage: Storage) -> None:
-    store(storage, an_account(1), an_account(2, removed_at=NOW))
-    with storage.read() as unit:
-        held = unit.accounts.is_held
-        assert held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
-        assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-2"))
-        assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-3"))
-        assert not held(PROVIDER, MerchantAccount("other"), CardToken("token-1"))
-        assert not held(ProviderName("other"), MERCHANT_ACCOUNT, CardToken("token-1"))
 
 
 def test_active_accounts_are_listed_in_the_order_of_creation(storage: Storage) -> None:
@@ -236,23 +200,6 @@ def test_a_list_of_accounts_does_not_show_or_count_accounts_of_other_centers(
     assert accounts_of(storage, many) == ([a_uuid(102)], 1)
 
 
-def test_accounts_with_a_due_expiry_notice_are_found_in_order_of_their_due_times(
-    storage: Storage,
-) -> None:
-    waits = {1: timedelta(0), 2: -MINUTE, 3: MICROSECOND}
-    with storage.write() as unit:
-        for number, wait in waits.items():
-            unit.accounts.add(an_account(number, expiry_notice_at=NOW + wait))
-        unit.accounts.add(an_account(4))
-        find = partial(unit.accounts.with_expiry_notice_due, NOW, unreadable_until=NOW + DAY)
-        assert [each and each.account_id for each in find(at_most=3)] == [
-            an_account(number).account_id for number in (2, 1)
-        ]
-        assert len(find(at_most=1)) == 1
-        assert unit.accounts.is_expiry_notice_due(NOW)
-        assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
-
-
 def test_each_expiry_notice_is_taken_by_only_one_of_several_processes(storage: Storage) -> None:
     numbers = range(40)
     store(storage, *(an_account(number, expiry_notice_at=NOW) for number in numbers))
@@ -269,6 +216,9 @@ def test_each_expiry_notice_is_taken_by_only_one_of_several_processes(storage: S
                     told.append(account.account_id)
         return told
 
+    with storage.read() as unit:
+        assert unit.accounts.is_expiry_notice_due(NOW)
+        assert not unit.accounts.is_expiry_notice_due(NOW - DAY)
     told = [account_id for teller in at_once(4, tell_all) for account_id in teller]
     assert sorted(told) == sorted(an_account(number).account_id for number in numbers)
 

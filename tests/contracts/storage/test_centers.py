@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import a_uuid
-from domain.centers.center_settings import CenterSettings
 from domain.identifiers import CenterId, MerchantAccount
 from domain.pagination import PageRequest
 from domain.storage import Storage, WriteUnit
@@ -16,7 +14,6 @@ from tests.builders import (
     OTHER_CENTER_ID,
     a_center,
     a_configuration,
-    a_consent_text,
     center_settings,
 )
 from tests.databases import committed
@@ -33,18 +30,6 @@ def test_centers_are_listed_by_name(storage: Storage) -> None:
         page = unit.centers.page(frozenset({FIRST.id, SECOND.id}), PageRequest())
         assert (page.items, page.total) == ((FIRST, SECOND), 2)
         assert unit.centers.page(frozenset(), PageRequest()).total == 0
-
-
-def test_removing_a_payment_configuration_twice_is_harmless(storage: Storage) -> None:
-    with committed(storage) as unit:
-        for center_id in (CENTER_ID, OTHER_CENTER_ID):
-            unit.configurations.put(center_id, a_configuration())
-    for _ in range(2):
-        with committed(storage) as unit:
-            unit.configurations.remove(CENTER_ID)
-    with storage.read() as unit:
-        assert unit.configurations.get(CENTER_ID) is None
-        assert unit.configurations.get(OTHER_CENTER_ID) == a_configuration()
 
 
 def lengthen_contact(unit: WriteUnit) -> str:
@@ -72,29 +57,6 @@ def test_concurrent_changes_to_a_center_do_not_overwrite_each_other(
 
     with storage.write() as unit:
         assert lengthen(unit) == "x" * 9
-
-
-def test_a_center_without_stored_settings_has_the_default_settings(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.center_settings.put(CENTER_ID, center_settings())
-    with storage.read() as unit:
-        assert unit.center_settings.get(OTHER_CENTER_ID) == CenterSettings()
-        assert unit.center_settings.get(CENTER_ID) == center_settings()
-
-
-def test_a_center_has_one_consent_text_per_language(storage: Storage) -> None:
-    german, arabic = a_consent_text(), a_consent_text(language="ar")
-    with committed(storage) as unit:
-        for text in (german, arabic, replace(german, version="own-2")):
-            unit.consent_texts.put(CENTER_ID, text)
-        unit.consent_texts.put(OTHER_CENTER_ID, german)
-    with committed(storage) as unit:
-        assert unit.consent_texts.of(CENTER_ID) == (arabic, replace(german, version="own-2"))
-        for _ in range(2):
-            unit.consent_texts.remove(CENTER_ID, "de")
-    with storage.read() as unit:
-        assert unit.consent_texts.of(CENTER_ID) == (arabic,)
-        assert unit.consent_texts.of(OTHER_CENTER_ID) == (german,)
 
 
 def test_the_payment_configurations_of_all_centers_can_be_read(storage: Storage) -> None:

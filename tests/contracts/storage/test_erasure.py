@@ -8,17 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
-from domain.cards.account import NAMED_AT_PSP
-from domain.identifiers import CardToken, GuestId, GuestReference, MerchantAccount
+from domain.identifiers import GuestId, GuestReference
 from domain.personal_data.erasure import Erasure
 from domain.sessions.earlier_page import EarlierPage
 from domain.storage import AlreadyStored, Storage
 from tests.builders import (
     OTHER_CENTER_ID,
-    a_discard,
     a_guest,
     a_psp_guest,
-    a_refused_card,
     a_session,
     an_account,
     an_agreement,
@@ -28,7 +25,6 @@ from tests.builders import (
 from tests.contracts.storage.records import MINUTE, OTHER_TOKEN_ID, add, store
 from tests.databases import change_by_hand, committed, transaction_of
 
-OTHER_ACCOUNT = MerchantAccount("other")
 ERASURE = Erasure(guest_id=GUEST_ID, erased_at=NOW, due_at=NOW)
 
 
@@ -60,47 +56,6 @@ def test_an_erasure_can_be_reopened_whether_or_not_it_is_done(storage: Storage) 
         assert unit.erasures.get(GUEST_ID) == ERASURE
         assert unit.erasures.get(OTHER_GUEST_ID) is None
         assert unit.erasures.get(going_on.guest_id) == replace(going_on, due_at=NOW)
-
-
-def test_due_erasures_are_taken_in_order_of_their_due_times(storage: Storage) -> None:
-    later, soon = NOW + timedelta(minutes=1), NOW - timedelta(minutes=1)
-    # A clock that was ahead has set its time.
-    ahead = erasure_of(4, NOW + timedelta(days=1))
-    store(storage, erasure_of(1, later), erasure_of(2, None), ERASURE, ahead)
-    store(storage, erasure_of(3, soon))
-    with storage.read() as unit:
-        due = unit.erasures.due(NOW, at_most=3)
-        assert due == (erasure_of(3, soon), ERASURE, ahead)
-        assert unit.erasures.due(NOW, at_most=1) == due[:1]
-
-
-def test_the_count_of_unfinished_erasures_includes_erasures_that_are_not_due_yet(
-    storage: Storage,
-) -> None:
-    with storage.read() as unit:
-        assert unit.erasures.count_left() == (0, None)
-    store(storage, replace(ERASURE, erased_at=NOW - MINUTE).looked_at(NOW))
-    store(storage, erasure_of(1, NOW), erasure_of(2, None))
-    with storage.read() as unit:
-        assert unit.erasures.count_left() == (2, NOW - MINUTE)
-
-
-def test_removing_a_guest_keeps_other_guests(storage: Storage) -> None:
-    other = a_guest(id=OTHER_GUEST_ID)
-    with committed(storage) as unit:
-        unit.guests.put_many([a_guest(), other])
-        unit.guests.remove(GUEST_ID)
-        unit.guests.remove(GUEST_ID)
-    with storage.read() as unit:
-        assert unit.guests.get(GUEST_ID) is None
-        assert unit.guests.get(OTHER_GUEST_ID) == other
-
-
-def test_all_sessions_of_a_guest_are_found(storage: Storage) -> None:
-    mine = a_session()
-    store(storage, mine, a_session(token_id=OTHER_TOKEN_ID, guest_id=OTHER_GUEST_ID))
-    with storage.read() as unit:
-        assert unit.sessions.of_guest(GUEST_ID) == (mine,)
 
 
 class TestUnreadableSession:
@@ -170,76 +125,6 @@ class TestUnreadableSession:
             assert len(unit.evidence.of(OTHER_TOKEN_ID)) == 1
 
 
-def test_all_unreadable_active_accounts_of_a_guest_can_be_removed(storage: Storage) -> None:
-    readable, unreadable, removed, theirs = (
-        an_account(1),
-        an_account(2, is_default=True, expiry_notice_at=NOW),
-        an_account(3, removed_at=NOW - MINUTE),
-        an_account(4, guest_id=OTHER_GUEST_ID),
-    )
-    store(storage, readable, unreadable, removed, theirs)
-    change_by_hand(
-        storage,
-        f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{readable.account_id}'",
-    )
-    with committed(storage) as unit:
-        found = unit.accounts.remove_unreadable(GUEST_ID, NOW)
-    change_by_hand(storage, f"UPDATE payment_accounts SET source = {readable.source}")
-
-    token = (unreadable.psp_account, unreadable.guest_reference, unreadable.token)
-    assert found == [token]
-    with storage.read() as unit:
-        for account in (readable, unreadable.removed(NOW), removed, theirs):
-            assert unit.accounts.get(account.account_id) == account
-
-
-def test_blanking_an_unreadable_agreement_keeps_its_terms_but_not_its_reference(
-    storage: Storage,
-) -> None:
-    unreadable, readable, theirs = (
-        an_agreement(1),
-        an_agreement(2),
-        an_agreement(3, guest_id=OTHER_GUEST_ID),
-    )
-    store(storage, unreadable, readable, theirs)
-    change_by_hand(
-        storage,
-        f"UPDATE agreements SET reason = 'odd' WHERE agreement_id <> '{readable.agreement_id}'",
-    )
-    with committed(storage) as unit:
-        for _ in range(2):
-            unit.agreements.blank_unreadable(GUEST_ID, NOW)
-    change_by_hand(storage, "UPDATE agreements SET reason = NULL")
-
-    with storage.read() as unit:
-        blanked = unit.agreements.get(unreadable.agreement_id)
-        assert blanked == replace(
-            unreadable,
-            terms=replace(unreadable.terms, reference=""),
-            due_at=None,
-            ended_at=NOW,
-        )
-        for kept in (readable, theirs):
-            assert unit.agreements.get(kept.agreement_id) == kept
-
-
-def test_blanking_the_removed_accounts_of_a_guest_does_not_change_other_accounts(
-    storage: Storage,
-) -> None:
-    blanked, *kept = (
-        an_account(1, removed_at=NOW, charge_reference="charge-1", network_transaction_id="0123"),
-        an_account(2),
-        an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
-    )
-    with committed(storage) as unit:
-        add(unit, blanked, *kept)
-        unit.accounts.blank(GUEST_ID)
-    with storage.read() as unit:
-        assert unit.accounts.get(blanked.account_id) == replace(blanked, **NAMED_AT_PSP)
-        for account in kept:
-            assert unit.accounts.get(account.account_id) == account
-
-
 def test_a_guest_counts_as_on_file_as_long_as_any_record_names_the_guest(
     storage: Storage,
 ) -> None:
@@ -254,48 +139,6 @@ def test_a_guest_counts_as_on_file_as_long_as_any_record_names_the_guest(
         assert unit.guests.is_on_file(GUEST_ID)
 
 
-def test_all_psp_references_of_a_guest_are_found(storage: Storage) -> None:
-    account = an_account(guest_reference=GuestReference("in an account"))
-    session = a_session(attempt=an_attempt())
-    assert session.attempt is not None
-    assert session.attempt.page is not None
-    without_page = a_session(token_id=OTHER_TOKEN_ID)
-    store(
-        storage, account, an_account(2, guest_reference=GuestReference("")), session, without_page
-    )
-    with storage.read() as unit:
-        assert set(unit.guest_references.of(GUEST_ID)) == {
-            (account.psp_account, account.guest_reference),
-            (session.configuration.psp_account, session.attempt.page.guest_reference),
-        }
-
-
-def test_removing_the_evidence_of_a_session_keeps_the_evidence_of_other_sessions(
-    storage: Storage,
-) -> None:
-    removed, kept = TOKEN_ID, OTHER_TOKEN_ID
-    with committed(storage) as unit:
-        for token_id in (removed, kept):
-            unit.evidence.add(token_id, an_evidence(), at_most=5)
-        unit.evidence.remove(removed)
-    with storage.read() as unit:
-        assert list(unit.evidence.of(removed)) == []
-        assert list(unit.evidence.of(kept)) == [an_evidence()]
-
-
-def test_discards_are_found_by_the_guest_reference_of_their_card(storage: Storage) -> None:
-    mine = [a_discard(), a_discard(token=CardToken("done"), done_at=NOW, due_at=None)]
-    others = [
-        a_discard(token=CardToken("theirs"), guest_reference=GuestReference("another")),
-        a_discard(token=CardToken("elsewhere"), merchant_account=OTHER_ACCOUNT),
-    ]
-    store(storage, *mine, *others)
-    first = mine[0]
-    with storage.read() as unit:
-        found = unit.discards.of_guest(first.psp_account, first.guest_reference)
-    assert sorted(discard.token for discard in found) == ["done", "token-1"]
-
-
 def test_a_replaced_psp_reference_of_a_guest_is_still_found(storage: Storage) -> None:
     psp_account, reference = an_account().psp_account, GuestReference("former")
     with committed(storage) as unit:
@@ -305,25 +148,6 @@ def test_a_replaced_psp_reference_of_a_guest_is_still_found(storage: Storage) ->
         assert unit.guest_references.of(GUEST_ID) == [(psp_account, reference)]
         assert unit.guest_references.of(OTHER_GUEST_ID) == []
         assert unit.guest_references.guests(psp_account, reference) == {GUEST_ID}
-
-
-def test_removing_the_psp_references_of_a_guest_keeps_references_of_other_guests(
-    storage: Storage,
-) -> None:
-    guest = a_psp_guest()
-    removed = [
-        guest,
-        guest._replace(center_id=OTHER_CENTER_ID),
-        guest._replace(merchant_account=OTHER_ACCOUNT),
-    ]
-    kept = guest._replace(guest_id=OTHER_GUEST_ID)
-    with committed(storage) as unit:
-        for one in (*removed, kept):
-            unit.guest_references.keep(one, GuestReference("reference"))
-        unit.guest_references.remove(GUEST_ID)
-    with storage.read() as unit:
-        assert [unit.guest_references.get(one) for one in removed] == [None] * 3
-        assert unit.guest_references.get(kept) == "reference"
 
 
 def test_the_space_of_deleted_rows_can_be_overwritten_repeatedly(storage: Storage) -> None:
@@ -387,12 +211,55 @@ class TestMergedGuests:
         with storage.read() as unit:
             assert unit.sessions.get(TOKEN_ID) == session
 
-    def test_a_refused_card_can_be_moved_to_another_guest(self, storage: Storage) -> None:
-        card = a_refused_card()
-        with committed(storage) as unit:
-            unit.refused_cards.add([card])
-            unit.refused_cards.give(GUEST_ID, OTHER_GUEST_ID)
-        with storage.read() as unit:
-            assert unit.refused_cards.of_guest(GUEST_ID) == ()
-            given = replace(card, guest_id=OTHER_GUEST_ID)
-            assert list(unit.refused_cards.of_guest(OTHER_GUEST_ID)) == [given]
+
+def test_all_unreadable_active_accounts_of_a_guest_can_be_removed(storage: Storage) -> None:
+    readable, unreadable, removed, theirs = (
+        an_account(1),
+        an_account(2, is_default=True, expiry_notice_at=NOW),
+        an_account(3, removed_at=NOW - MINUTE),
+        an_account(4, guest_id=OTHER_GUEST_ID),
+    )
+    store(storage, readable, unreadable, removed, theirs)
+    change_by_hand(
+        storage,
+        f"UPDATE payment_accounts SET source = 99 WHERE account_id <> '{readable.account_id}'",
+    )
+    with committed(storage) as unit:
+        found = unit.accounts.remove_unreadable(GUEST_ID, NOW)
+    change_by_hand(storage, f"UPDATE payment_accounts SET source = {readable.source}")
+
+    token = (unreadable.psp_account, unreadable.guest_reference, unreadable.token)
+    assert found == [token]
+    with storage.read() as unit:
+        for account in (readable, unreadable.removed(NOW), removed, theirs):
+            assert unit.accounts.get(account.account_id) == account
+
+
+def test_blanking_an_unreadable_agreement_keeps_its_terms_but_not_its_reference(
+    storage: Storage,
+) -> None:
+    unreadable, readable, theirs = (
+        an_agreement(1),
+        an_agreement(2),
+        an_agreement(3, guest_id=OTHER_GUEST_ID),
+    )
+    store(storage, unreadable, readable, theirs)
+    change_by_hand(
+        storage,
+        f"UPDATE agreements SET reason = 'odd' WHERE agreement_id <> '{readable.agreement_id}'",
+    )
+    with committed(storage) as unit:
+        for _ in range(2):
+            unit.agreements.blank_unreadable(GUEST_ID, NOW)
+    change_by_hand(storage, "UPDATE agreements SET reason = NULL")
+
+    with storage.read() as unit:
+        blanked = unit.agreements.get(unreadable.agreement_id)
+        assert blanked == replace(
+            unreadable,
+            terms=replace(unreadable.terms, reference=""),
+            due_at=None,
+            ended_at=NOW,
+        )
+        for kept in (readable, theirs):
+            assert unit.agreements.get(kept.agreement_id) == kept

@@ -8,12 +8,12 @@ from threading import Barrier
 import pytest
 
 from adapters.psp_suite.concurrency import at_once
-from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
-from domain.events.event import Event, EventType
+from adapters.psp_suite.samples import NOW, a_uuid
+from domain.events.event import Event
 from domain.events.event_list import Ends, EventFilter, Position
 from domain.identifiers import EventId
 from domain.storage import RecordUnreadable, Storage
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_event_delivery
+from tests.builders import an_event_delivery
 from tests.concurrency import elsewhere
 from tests.contracts.storage.records import DAY, store
 from tests.databases import committed
@@ -98,33 +98,6 @@ def test_readers_see_every_event_once_while_many_writers_add_events(storage: Sto
     assert {event_id for _, event_id in seen[0]} == {
         an_event(number).event_id for number in range(writers * each_writes)
     }
-
-
-def test_events_can_be_filtered_by_center_or_type(storage: Storage) -> None:
-    here, failed = an_event(1), replace(an_event(2), type=EventType.SESSION_FAILED)
-    there = replace(an_event(3), center_id=OTHER_CENTER_ID)
-    store(storage, here, failed, there)
-    number_all(storage)
-
-    def found(wanted: EventFilter, **more: int) -> list[int]:
-        return [number for number, _ in listed(storage, wanted=wanted, **more)]
-
-    assert found(EventFilter(centers=frozenset({CENTER_ID}))) == [1, 2]
-    assert found(EventFilter(centers=frozenset())) == []
-    assert found(EventFilter(types=[EventType.ACCOUNT_STORED])) == [1, 3]
-    assert found(EventFilter(types=[EventType.ACCOUNT_STORED, EventType.SESSION_FAILED])) == [
-        1,
-        2,
-        3,
-    ]
-    assert found(EVERYTHING, after=1, limit=1) == [2]
-
-
-def test_events_are_found_by_their_guest(storage: Storage) -> None:
-    mine, other = an_event(1), replace(an_event(2), guest_id=OTHER_GUEST_ID)
-    store(storage, replace(mine, occurred_at=NOW + DAY), other, third := an_event(3))
-    with storage.read() as unit:
-        assert unit.events.naming(GUEST_ID) == [third, replace(mine, occurred_at=NOW + DAY)]
 
 
 def forget(storage: Storage, kept_for: timedelta = DAY) -> int:

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from operator import attrgetter
-from typing import Final
 
 import pytest
 
-from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
-from domain.events.event import DeliveryCounts, DueDelivery, EventDeliveries, EventType
-from domain.identifiers import EndpointId, EventId
+from adapters.psp_suite.samples import NOW, a_uuid
+from domain.events.event import DeliveryCounts, DueDelivery, EventType
+from domain.identifiers import EndpointId
 from domain.storage import AlreadyStored, Storage
 from tests.builders import an_event_delivery, an_event_endpoint
-from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, OTHER_TOKEN_ID, add, store
+from tests.contracts.storage.records import DAY, MICROSECOND, MINUTE, store
 from tests.databases import committed
 
 
@@ -41,75 +38,6 @@ def test_an_event_has_one_delivery_to_each_endpoint(storage: Storage) -> None:
             an_event_endpoint().endpoint_id,
         )
         assert unit.event_deliveries.get(event_id, endpoint_id) == an_event_delivery()
-
-
-EVENTS: Final = [
-    replace(an_event_delivery(number).event, occurred_at=NOW + number * MINUTE)
-    for number in range(4)
-]
-FAILED: Final = [an_event_delivery(event=event).failed_for_good("500", NOW) for event in EVENTS[:3]]
-PENDING: Final = an_event_delivery(event=EVENTS[0], endpoint_id=EndpointId(a_uuid(401)))
-DELIVERED: Final = an_event_delivery(event=EVENTS[3]).delivered("200", NOW)
-
-
-@pytest.fixture
-def deliveries(storage: Storage) -> Iterator[EventDeliveries]:
-    """The deliveries of four events, in a write unit."""
-    with storage.write() as unit:
-        add(unit, *FAILED, PENDING, DELIVERED)
-        yield unit.event_deliveries
-
-
-def test_deliveries_are_found_by_their_event(deliveries: EventDeliveries) -> None:
-    assert deliveries.of(EVENTS[0].event_id) == (FAILED[0], PENDING)
-
-
-def test_deliveries_are_found_by_the_guest_of_their_event(deliveries: EventDeliveries) -> None:
-    about_another = replace(EVENTS[0], event_id=EventId("evt_other"), guest_id=OTHER_GUEST_ID)
-    deliveries.add(another := replace(PENDING, event=about_another))
-    assert deliveries.naming(OTHER_GUEST_ID) == [another]
-    *of_first, third, fourth, fifth = deliveries.naming(GUEST_ID)
-    assert sorted(of_first, key=attrgetter("endpoint_id")) == [FAILED[0], PENDING]
-    assert [third, fourth, fifth] == [FAILED[1], FAILED[2], DELIVERED]
-
-
-def test_deliveries_are_listed_latest_first(deliveries: EventDeliveries) -> None:
-    latest = deliveries.latest(limit=3, only_failed=False)
-    assert latest == (DELIVERED, FAILED[2], FAILED[1])
-    assert deliveries.latest(limit=9, only_failed=True) == (*FAILED[::-1],)
-
-
-def test_the_deliveries_of_each_endpoint_are_counted_by_status(deliveries: EventDeliveries) -> None:
-    first, second = DELIVERED.endpoint_id, PENDING.endpoint_id
-    assert deliveries.counts() == {
-        first: DeliveryCounts(failed=3),
-        second: DeliveryCounts(pending=1, pending_since=PENDING.event.occurred_at),
-    }
-    assert deliveries.last_successes() == {first: NOW}
-    deliveries.update(PENDING.delivered("200", NOW + MINUTE))
-    deliveries.update(FAILED[0].delivered("200", NOW - MINUTE))
-    deliveries.update(FAILED[1].replayed(NOW))
-    assert deliveries.counts() == {
-        first: DeliveryCounts(pending=1, pending_since=FAILED[1].event.occurred_at, failed=1)
-    }
-    assert deliveries.last_successes() == {first: NOW, second: NOW + MINUTE}
-
-
-def test_the_deliveries_of_a_session_are_listed_oldest_first(deliveries: EventDeliveries) -> None:
-    of_another = replace(an_event_delivery(7).event, token_id=OTHER_TOKEN_ID)
-    deliveries.add(an_event_delivery(event=of_another))
-
-    found = deliveries.of_session(TOKEN_ID, since=NOW)
-    assert found == (FAILED[0], PENDING, *FAILED[1:], DELIVERED)
-    assert deliveries.of_session(TOKEN_ID, since=NOW + 2 * MINUTE) == (FAILED[2], DELIVERED)
-    assert deliveries.of_session(OTHER_TOKEN_ID, since=NOW) == (
-        an_event_delivery(event=of_another),
-    )
-
-
-def test_old_event_deliveries_are_deleted(deliveries: EventDeliveries) -> None:
-    assert deliveries.forget(before=NOW + 2 * MINUTE) == 2
-    assert deliveries.latest(limit=9, only_failed=False) == (DELIVERED, FAILED[2], PENDING)
 
 
 def test_a_worker_does_not_take_deliveries_to_excluded_endpoints(storage: Storage) -> None:
@@ -165,3 +93,19 @@ def test_deliveries_of_expiry_notices_are_taken_after_all_other_deliveries(
         taken = [unit.event_deliveries.take_due(NOW, until=NOW + MINUTE) for _ in range(5)]
     expected = [an_event_delivery(number).event.event_id for number in (3, 1, 2, 0)]
     assert [each.event_id for each in taken if each] == expected
+
+
+def test_the_deliveries_of_each_endpoint_are_counted_by_status(storage: Storage) -> None:
+    first, second = (EndpointId(a_uuid(number)) for number in (400, 401))
+    failed, pending, delivered = (
+        an_event_delivery(1).failed_for_good("500", NOW),
+        an_event_delivery(2, endpoint_id=second),
+        an_event_delivery(3).delivered("200", NOW),
+    )
+    store(storage, failed, pending, delivered)
+    with storage.read() as unit:
+        assert unit.event_deliveries.counts() == {
+            first: DeliveryCounts(failed=1),
+            second: DeliveryCounts(pending=1, pending_since=NOW),
+        }
+        assert unit.event_deliveries.last_successes() == {first: NOW}

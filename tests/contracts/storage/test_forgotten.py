@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, TOKEN_ID
-from domain.audit.entry import Action, Actor, AuditEntry
 from domain.identifiers import AccountId
 from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.end import SessionStatus
@@ -15,7 +14,6 @@ from tests.builders import (
     a_consent,
     a_desk_link,
     a_discard,
-    a_portal_session,
     a_refused_card,
     a_session,
     an_account,
@@ -46,16 +44,6 @@ def test_an_old_session_is_deleted_together_with_its_dependent_records(storage: 
         assert list(reading.earlier_pages.of(TOKEN_ID)) == []
         assert list(reading.refused_cards.of(TOKEN_ID)) == []
         assert list(reading.desk_links.of(TOKEN_ID)) == []
-
-
-def test_an_old_portal_session_is_deleted(storage: Storage) -> None:
-    old, young = a_portal_session(created_at=OLD), a_portal_session(2, created_at=BEFORE)
-    with committed(storage) as unit:
-        add(unit, old, young)
-        assert unit.portal_sessions.forget(before=BEFORE) == 1
-        assert unit.portal_sessions.forget(before=BEFORE) == 0
-    with storage.read() as reading:
-        assert list(reading.portal_sessions.of(young.guest_id)) == [young]
 
 
 def test_a_session_that_is_recent_open_or_due_is_not_deleted(storage: Storage) -> None:
@@ -134,21 +122,3 @@ def test_a_removed_account_is_not_deleted_before_its_token_is_discarded(storage:
         assert unit.accounts.forget(before=BEFORE) == 0
         unit.discards.update(discard.done(NOW))
         assert unit.accounts.forget(before=BEFORE) == 1
-
-
-def test_old_entries_of_the_audit_trail_are_deleted(storage: Storage) -> None:
-    old, young = (
-        AuditEntry(
-            entry_id=f"entry-{number}",
-            happened_at=happened_at,
-            actor=Actor("user:deploy"),
-            action=Action.TOKEN_ISSUED,
-            about="cof_12345678",
-        )
-        for number, happened_at in enumerate((OLD, BEFORE))
-    )
-    with committed(storage) as unit:
-        add(unit, old, young)
-        assert unit.audit_trail.forget(before=BEFORE) == 1
-    with storage.read() as reading:
-        assert list(reading.audit_trail.latest()) == [young]

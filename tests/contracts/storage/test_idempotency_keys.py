@@ -29,14 +29,6 @@ def test_an_idempotency_key_belongs_to_the_session_that_claimed_it_first(storage
         assert reading.idempotency_keys.get(CALLER, "key", since=NOW - DAY) is None
 
 
-def test_an_expired_idempotency_key_can_be_claimed_again(storage: Storage) -> None:
-    with storage.write() as unit:
-        claim(unit, TOKEN_ID)
-        assert unit.idempotency_keys.get(CALLER, "key", since=NOW) is None
-        assert claim(unit, OTHER_TOKEN_ID, hours=24) == OTHER_TOKEN_ID
-        assert unit.idempotency_keys.get(CALLER, "key", since=NOW) == OTHER_TOKEN_ID
-
-
 def test_concurrent_claims_of_an_idempotency_key_all_return_the_same_session(
     storage: Storage,
 ) -> None:
@@ -56,13 +48,3 @@ def test_concurrent_claims_of_an_idempotency_key_all_return_the_same_session(
     first, *others = at_once(8, add)
     assert first is not None
     assert others == [first] * 7
-
-
-def test_old_idempotency_keys_are_deleted(storage: Storage) -> None:
-    with storage.write() as unit:
-        for key, used_at in (("old", NOW - DAY), ("young", NOW)):
-            unit.idempotency_keys.claim(CALLER, key, TOKEN_ID, now=used_at, since=NOW - 2 * DAY)
-        assert unit.idempotency_keys.forget(before=NOW) == 1
-        assert unit.idempotency_keys.forget(before=NOW) == 0
-        assert unit.idempotency_keys.get(CALLER, "old", since=NOW - 2 * DAY) is None
-        assert unit.idempotency_keys.get(CALLER, "young", since=NOW - 2 * DAY) == TOKEN_ID

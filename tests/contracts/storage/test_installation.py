@@ -17,19 +17,6 @@ from tests.contracts.storage.records import store
 from tests.databases import committed
 
 
-def test_storing_the_installation_record_again_replaces_the_first_record(storage: Storage) -> None:
-    with committed(storage) as unit:
-        assert unit.installations.get() == Installation()
-        for each in (
-            Installation(origin="https://a.example"),
-            Installation(origin=None, is_copy=True),
-        ):
-            unit.installations.put(each)
-            assert unit.installations.get() == each
-    with storage.read() as reading:
-        assert reading.installations.get() == each
-
-
 # Shows F49.
 def test_a_copy_that_is_separated_from_the_original_has_no_endpoints_tokens_or_due_work(
     storage: Storage,
@@ -62,3 +49,16 @@ def test_a_copy_that_is_separated_from_the_original_has_no_endpoints_tokens_or_d
         assert revoked.revoked_at == NOW
         assert reading.merchant_identities.of_original(PROVIDER) == {"acct_1"}
         assert reading.merchant_identities.of_original(ProviderName("other")) == frozenset()
+
+
+def test_storing_the_installation_record_again_replaces_the_first_record(storage: Storage) -> None:
+    with committed(storage) as unit:
+        assert unit.installations.get() == Installation()
+        for each in (
+            Installation(origin="https://a.example"),
+            Installation(origin=None, is_copy=True),
+        ):
+            unit.installations.put(each)
+            assert unit.installations.get() == each
+    with storage.read() as reading:
+        assert reading.installations.get() == each

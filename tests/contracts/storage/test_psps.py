@@ -29,7 +29,6 @@ from tests.builders import (
     a_discard,
     a_psp_guest,
     a_session,
-    a_standing,
     an_account,
     an_attempt,
 )
@@ -96,34 +95,27 @@ def test_a_guest_is_found_by_any_of_the_guests_psp_references(storage: Storage) 
         assert not found(an_account().psp_account, GuestReference("other"))
 
 
-def test_a_stored_merchant_identity_is_not_replaced_until_it_is_deleted(storage: Storage) -> None:
-    with storage.write() as unit:
-        identities = unit.merchant_identities
-        for identity in ("acct_1", "acct_2"):
-            assert identities.claim(PROVIDER, MERCHANT_ACCOUNT, identity) == "acct_1"
-        assert identities.get(PROVIDER, MERCHANT_ACCOUNT) == "acct_1"
-        for psp_account in (
-            (ProviderName("other"), MERCHANT_ACCOUNT),
-            (PROVIDER, MerchantAccount("other")),
-        ):
-            assert identities.get(*psp_account) is None
-            assert identities.claim(*psp_account, "acct_2") == "acct_2"
-        identities.forget(PROVIDER, MERCHANT_ACCOUNT)
-        assert identities.get(PROVIDER, MERCHANT_ACCOUNT) is None
-        assert identities.get(PROVIDER, MerchantAccount("other")) == "acct_2"
-
-
-def test_a_merchant_account_without_a_stored_standing_has_the_default_standing(
+def test_only_one_of_several_concurrent_claims_of_a_merchant_identity_succeeds(
     storage: Storage,
 ) -> None:
-    closed = a_standing(closed_at=NOW)
-    with committed(storage) as unit:
-        unit.merchant_standings.put(closed)
-        assert unit.merchant_standings.of(closed.psp_account) == closed
-    other = PspAccount(PROVIDER, MerchantAccount("other"))
+    def claim(number: int) -> str:
+        with committed(storage) as unit:
+            return unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, str(number))
+
+    assert len(set(at_once(8, claim))) == 1
+
+
+def test_guest_references_that_are_stored_concurrently_are_all_found(storage: Storage) -> None:
+    guest = a_psp_guest()
+
+    def keep(number: int) -> None:
+        for again in range(3):
+            with committed(storage) as unit:
+                unit.guest_references.keep(guest, GuestReference(f"{number}-{again}"))
+
+    at_once(8, keep)
     with storage.read() as reading:
-        assert reading.merchant_standings.of(other) == MerchantStanding.of(other)
-        assert reading.merchant_standings.all() == (closed,)
+        assert len(reading.guest_references.of(guest.guest_id)) == 24
 
 
 def test_every_record_with_open_work_at_a_merchant_account_is_found(
@@ -177,41 +169,20 @@ def test_cards_that_were_removed_as_unknown_to_the_psp_are_counted(storage: Stor
         assert reading.accounts.count_unknown(account.psp_account, since=earlier) == 2
 
 
-def test_only_one_of_several_concurrent_claims_of_a_merchant_identity_succeeds(
-    storage: Storage,
-) -> None:
-    def claim(number: int) -> str:
-        with committed(storage) as unit:
-            return unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, str(number))
-
-    assert len(set(at_once(8, claim))) == 1
-
-
-def test_guest_references_that_are_stored_concurrently_are_all_found(storage: Storage) -> None:
-    guest = a_psp_guest()
-
-    def keep(number: int) -> None:
-        for again in range(3):
-            with committed(storage) as unit:
-                unit.guest_references.keep(guest, GuestReference(f"{number}-{again}"))
-
-    at_once(8, keep)
-    with storage.read() as reading:
-        assert len(reading.guest_references.of(guest.guest_id)) == 24
-
-
-def test_a_replaced_guest_reference_is_found_until_all_references_are_removed(
-    storage: Storage,
-) -> None:
-    guest = a_psp_guest()
-    here = PspAccount(guest.provider, guest.merchant_account)
-    with committed(storage) as unit:
-        for reference in ("first", "second", "second", "third"):
-            unit.guest_references.keep(guest, GuestReference(reference))
-    with storage.read() as reading:
-        found = reading.guest_references.of(guest.guest_id)
-    assert found == [(here, reference) for reference in ("first", "second", "third")]
-    with committed(storage) as unit:
-        unit.guest_references.remove(guest.guest_id)
-    with storage.read() as reading:
-        assert reading.guest_references.of(guest.guest_id) == []
+def test_a_stored_merchant_identity_is_not_replaced_until_it_is_deleted(storage: Storage) -> None:
+    with storage.write() as unit:
+        identities = unit.merchant_identities
+        for identity in ("acct_1", "acct_2"):
+            assert identities.claim(PROVIDER, MERCHANT_ACCOUNT, identity) == "acct_1"
+        assert identities.get(PROVIDER, MERCHANT_ACCOUNT) == "acct_1"
+        for psp_account in (
+            (ProviderName("other"), MERCHANT_ACCOUNT),
+            (PROVIDER, MerchantAccount("other")),
+        ):
+            assert identities.get(*psp_account) is None
+            assert identities.claim(*psp_account, "acct_2") == "acct_2"
+            standing = unit.merchant_standings.of(PspAccount(*psp_account))
+            assert standing == MerchantStanding.of(PspAccount(*psp_account))
+        identities.forget(PROVIDER, MERCHANT_ACCOUNT)
+        assert identities.get(PROVIDER, MERCHANT_ACCOUNT) is None
+        assert identities.get(PROVIDER, MerchantAccount("other")) == "acct_2"

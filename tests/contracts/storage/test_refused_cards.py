@@ -1,24 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from adapters.psp_suite.concurrency import at_once
-from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, a_uuid
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.identifiers import TokenId
-from domain.sessions.refused_card import CardsAtCenter
 from domain.storage import Storage, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_refused_card, a_session
+from tests.builders import OTHER_CENTER_ID, a_refused_card, a_session
 from tests.contracts.storage.records import (
     DAY,
     MINUTE,
-    OTHER_TOKEN_ID,
-    add,
-    numbered_sessions,
-    store,
 )
 from tests.databases import committed
 
@@ -59,14 +53,6 @@ def test_a_limit_counts_only_recent_records_of_its_guest_caller_or_center(
     assert of_another == {limits[0]: NOW + 4 * MINUTE}
 
 
-def test_the_limit_for_a_guest_also_counts_sessions_at_other_centers(storage: Storage) -> None:
-    store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
-    limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
-    with storage.read() as unit:
-        reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
-    assert {each.per for each in reached} == {CountedPer.GUEST_EVERYWHERE, CountedPer.CALLER}
-
-
 # Shows S23.
 def test_concurrent_units_do_not_exceed_the_limit_for_a_guest(storage: Storage) -> None:
     limits = [CardLimit(Counted.SESSIONS, CountedPer.GUEST, 3)]
@@ -84,22 +70,6 @@ def test_concurrent_units_do_not_exceed_the_limit_for_a_guest(storage: Storage) 
     assert sum(at_once(8, add_below_the_limit)) == 3
 
 
-def test_several_card_testing_limits_can_be_checked_together(storage: Storage) -> None:
-    with committed(storage) as unit:
-        unit.sessions.add(a_session())
-        unit.refused_cards.add([a_refused_card(refused_at=NOW + MINUTE)])
-    limits = [CardLimit(counted, per, 1) for counted in Counted for per in CountedPer]
-    of_another_guest = a_session(guest_id=OTHER_GUEST_ID)
-    with storage.read() as unit:
-        reached = unit.refused_cards.reached(limits, of_another_guest, since=NOW - DAY)
-    assert reached == {
-        CardLimit(Counted.SESSIONS, CountedPer.CALLER, 1): NOW,
-        CardLimit(Counted.SESSIONS, CountedPer.CENTER, 1): NOW,
-        CardLimit(Counted.REFUSED_CARDS, CountedPer.CALLER, 1): NOW + MINUTE,
-        CardLimit(Counted.REFUSED_CARDS, CountedPer.CENTER, 1): NOW + MINUTE,
-    }
-
-
 def test_adding_a_refused_card_again_does_not_change_the_stored_card(storage: Storage) -> None:
     for minutes in (0, 1):
         cards = [
@@ -113,48 +83,3 @@ def test_adding_a_refused_card_again_does_not_change_the_stored_card(storage: St
     with storage.read() as unit:
         reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
     assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
-
-
-def test_the_refused_cards_of_a_session_are_listed_with_their_codes(storage: Storage) -> None:
-    first = a_refused_card(code="insufficient_funds")
-    second = a_refused_card(number=2, refused_at=NOW + MINUTE)
-    on_next_page = a_refused_card(attempt=2, code="expired_card", refused_at=NOW + MINUTE)
-    with committed(storage) as unit:
-        unit.refused_cards.add([on_next_page, second, first])
-        unit.refused_cards.add([a_refused_card(token_id=OTHER_TOKEN_ID)])
-        # What is known of a card does not change.
-        unit.refused_cards.add([replace(second, code="lost_card")])
-    with storage.read() as unit:
-        assert unit.refused_cards.of(TOKEN_ID) == (first, second, on_next_page)
-
-
-def test_centers_with_many_recently_refused_cards_are_found(storage: Storage) -> None:
-    with committed(storage) as unit:
-        add(unit, *numbered_sessions({"created_at": NOW}, {"created_at": NOW + MINUTE}))
-        unit.refused_cards.add(a_refused_card(number=n) for n in range(3))
-        unit.refused_cards.add(
-            a_refused_card(attempt=2, number=n, refused_at=NOW + MINUTE) for n in range(2)
-        )
-        unit.refused_cards.add(
-            [a_refused_card(attempt=3, center_id=OTHER_CENTER_ID, refused_at=NOW + MINUTE)]
-        )
-    with storage.read() as unit:
-        found = [
-            unit.refused_cards.at_centers(since=since, at_least=at_least)
-            for since, at_least in ((NOW - DAY, 2), (NOW, 2), (NOW, 3))
-        ]
-    assert found == [
-        [CardsAtCenter(center_id=CENTER_ID, sessions=2, refused_cards=5)],
-        [CardsAtCenter(center_id=CENTER_ID, sessions=1, refused_cards=2)],
-        [],
-    ]
-
-
-def test_refused_cards_are_found_by_their_guest(storage: Storage) -> None:
-    later = a_refused_card(refused_at=NOW + MINUTE, center_id=OTHER_CENTER_ID)
-    earlier = a_refused_card(number=2)
-    with committed(storage) as unit:
-        unit.refused_cards.add([later, earlier, a_refused_card(number=3, guest_id=OTHER_GUEST_ID)])
-    with storage.read() as unit:
-        found = unit.refused_cards.of_guest(later.guest_id)
-    assert list(found) == [earlier, later]

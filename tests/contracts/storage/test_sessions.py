@@ -10,33 +10,26 @@ import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import (
-    GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,
     OTHER_GUEST_ID,
     TOKEN_ID,
     a_page_request,
-    a_uuid,
 )
 from domain.identifiers import (
-    CallerName,
-    LinkKey,
     MerchantAccount,
     ProviderName,
     PspAccount,
     TokenId,
 )
-from domain.pagination import PageRequest
 from domain.psps.hosted_page import PageAttempt
 from domain.retries import MAX_BACKOFF, latest_due
-from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.result import CountedBy
 from domain.sessions.session import DueSession, SessionFilter
 from domain.storage import Storage, WriteUnit
 from tests.builders import (
-    CALLER,
     CENTER_ID,
     OTHER_CENTER_ID,
     PROVIDER,
@@ -60,20 +53,6 @@ from tests.databases import change_by_hand, committed
 from tests.waiting import LIMIT_SECONDS
 
 
-def test_sessions_of_a_guest_are_listed_newest_first(storage: Storage) -> None:
-    sessions = numbered_sessions(
-        {"created_at": NOW},
-        {"created_at": NOW + MICROSECOND, "center_id": OTHER_CENTER_ID},
-        {"created_at": NOW + 2 * MICROSECOND},
-    )
-    store(storage, *(sessions[number] for number in (1, 2, 0)), a_session(guest_id=OTHER_GUEST_ID))
-    with storage.read() as reading:
-        page = reading.sessions.page(GUEST_ID, None, PageRequest(page=2, size=2))
-        assert (page.items, page.total) == ((sessions[0],), 3)
-        page = reading.sessions.page(GUEST_ID, frozenset({CENTER_ID}), PageRequest())
-        assert (page.items, page.total) == ((sessions[2], sessions[0]), 2)
-
-
 def test_a_session_is_found_by_its_current_page_at_a_merchant_account(storage: Storage) -> None:
     other = MerchantAccount("other")
     elsewhere = a_session(
@@ -91,54 +70,6 @@ def test_a_session_is_found_by_its_current_page_at_a_merchant_account(storage: S
         assert find(PROVIDER, MERCHANT_ACCOUNT, "page-2") == next_one
         assert find(PROVIDER, other, "page-1") == elsewhere
         assert find(ProviderName("other"), MERCHANT_ACCOUNT, "page-2") is None
-
-
-def test_a_session_is_found_by_an_earlier_page(storage: Storage) -> None:
-    first = a_session(attempt=an_attempt())
-    page, moved = EarlierPage.of(first), a_session(attempt=an_attempt(page=a_page(reference="2")))
-    store(storage, moved, a_session(token_id=OTHER_TOKEN_ID))
-    with storage.write() as unit:
-        unit.earlier_pages.keep(page)
-        unit.earlier_pages.keep(page.told(NOW))
-        found = unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1")
-        assert found == moved
-        assert unit.sessions.with_page(PROVIDER, MerchantAccount("other"), "page-1") is None
-        assert list(unit.earlier_pages.of(TOKEN_ID)) == [page.told(NOW)]
-        assert list(unit.earlier_pages.of(OTHER_TOKEN_ID)) == []
-        unit.earlier_pages.remove(TOKEN_ID, page.number + 1)
-        assert len(unit.earlier_pages.of(TOKEN_ID)) == 1
-        unit.earlier_pages.remove(TOKEN_ID)
-        assert list(unit.earlier_pages.of(TOKEN_ID)) == []
-
-
-def test_a_session_is_found_by_the_key_of_its_link(storage: Storage) -> None:
-    earlier = [a_session(token_id=a_uuid(number), link_key=None) for number in (7, 8)]
-    store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID), *earlier)
-    with storage.read() as unit:
-        for session in (a_session(), a_session(token_id=OTHER_TOKEN_ID)):
-            assert session.link_key is not None
-            assert unit.sessions.with_link_key(session.link_key) == session
-        assert unit.sessions.with_link_key(LinkKey("a" * 26)) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "is_any"),
-    [
-        ({}, False),
-        ({"link_key": None}, True),
-        ({"link_key": None, "created_at": NOW - MINUTE}, False),
-        ({"link_key": None, "created_at": NOW + MINUTE}, False),
-        # An erasure leaves a session like this.
-        ({"link_key": None, "redirect_uri": ""}, False),
-    ],
-)
-def test_sessions_without_a_link_key_are_found_by_the_time_of_their_creation(
-    storage: Storage, changes: dict[str, Any], is_any: bool
-) -> None:
-    store(storage, a_session(**changes))
-    with storage.read() as unit:
-        found = unit.sessions.is_any_without_key(since=NOW - MINUTE, before=NOW + MINUTE)
-    assert found is is_any
 
 
 def test_no_session_is_found_by_a_malformed_session_id(storage: Storage) -> None:
@@ -179,39 +110,6 @@ def test_a_unit_that_takes_a_session_sees_concurrent_changes_by_other_units(
         session = reading.sessions.get(TOKEN_ID)
     assert session is not None
     assert session.due_at == NOW + 5 * MINUTE
-
-
-def test_the_guests_other_open_sessions_that_have_a_page_can_be_made_due(storage: Storage) -> None:
-    with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
-    of_another = {"guest_id": OTHER_GUEST_ID}
-    ended = {"status": SessionStatus.EXPIRED, "due_at": None}
-    sessions = numbered_sessions(
-        with_page,
-        {"due_at": NOW + DAY},
-        with_page | of_another,
-        with_page | ended,
-        with_page | {"attempt": an_attempt(over=True)},
-        with_page,
-    )
-    store(storage, *sessions)
-    with committed(storage) as unit:
-        unit.sessions.make_pages_due(GUEST_ID, NOW, except_for=sessions[-1].token_id)
-    with storage.read() as unit:
-        due = [found.due_at for each in sessions if (found := unit.sessions.get(each.token_id))]
-    assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY, NOW + DAY]
-
-
-def test_open_sessions_are_found_by_the_caller_that_created_them(storage: Storage) -> None:
-    sessions = numbered_sessions(
-        {},
-        {"attempt": an_attempt()},
-        {"caller": CallerName("kiosk")},
-        {"status": SessionStatus.COMPLETED, "due_at": None},
-        {"cancelled_at": NOW},
-    )
-    store(storage, *sessions)
-    with storage.read() as unit:
-        assert sorted(unit.sessions.open_of(CALLER)) == [each.token_id for each in sessions[:2]]
 
 
 # Shows F40.
@@ -257,17 +155,6 @@ def test_taking_a_due_session_returns_its_merchant_account(storage: Storage) -> 
             TOKEN_ID, PspAccount(PROVIDER, MERCHANT_ACCOUNT)
         )
         assert unit.sessions.get(TOKEN_ID) == a_session(due_at=NOW + MINUTE)
-
-
-def test_sessions_are_found_by_the_prefix_of_their_id(storage: Storage) -> None:
-    tokens = [TokenId(f"0a1b2c3{digits}-0000-4000-8000-000000000001") for digits in ("c", "d", "e")]
-    store(storage, *(a_session(token_id=token_id) for token_id in reversed(tokens)))
-    first, last = "0a1b2c3d-0000-0000-0000-000000000000", "0a1b2c3e-ffff-ffff-ffff-ffffffffffff"
-    with storage.read() as unit:
-        found = unit.sessions.between(first, last, limit=9)
-        assert [each.token_id for each in found] == tokens[1:]
-        assert len(unit.sessions.between(first, last, limit=1)) == 1
-        assert unit.sessions.between(tokens[1], tokens[1], limit=9) == (found[0],)
 
 
 @pytest.mark.parametrize(
