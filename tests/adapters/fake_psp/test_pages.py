@@ -444,12 +444,10 @@ def test_browsers_send_no_referrer_from_pages_without_a_form(browser: Browser) -
 
 
 # Shows S9.
-def test_pages_of_the_fake_psp_on_https_enable_hsts(tmp_path: Path) -> None:
-    installed = Installation(
-        tmp_path, base_url="https://pay.example", CARDONFILE_ALLOW_FAKE_PSP="1"
-    )
-    reference = installed.page_reference(installed.opened_session())
-    browser = Browser(installed.psp, reference, installed.client())
+@pytest.mark.installed(base_url="https://pay.example", CARDONFILE_ALLOW_FAKE_PSP="1")
+def test_pages_of_the_fake_psp_on_https_enable_hsts(installation: Installation) -> None:
+    reference = installation.page_reference(installation.opened_session())
+    browser = Browser(installation.psp, reference, installation.client())
     shown = browser.open()
     for result in (shown, browser.client.simulate_get("/fake-psp/static/page.js")):
         assert result.headers["strict-transport-security"] == "max-age=31536000"
@@ -458,7 +456,6 @@ def test_pages_of_the_fake_psp_on_https_enable_hsts(tmp_path: Path) -> None:
         browser.send_body(form(browser), headers={"Origin": origin})
         for origin in ("https://pay.example", BASE_URL)
     )
-    installed.close()
     assert (own.status_code, other.status_code) == (303, 403)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -83,6 +82,8 @@ def replacing(api: Api, account: Account, cookie: str) -> CardSession:
     replaced = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
     with api.installation.storage.read() as unit:
         (session,) = [each for each in unit.sessions.of_guest(GUEST_ID) if each.account_id is None]
+    assert replaced.status_code == 303
+    assert replaced.headers["location"].startswith(f"{BASE_URL}/hosted-payments?token_id=")
     assert session.token_id in replaced.headers["location"]
     api.installation.open_page(session)
     return api.installation.session(session.token_id)
@@ -115,11 +116,8 @@ def test_the_button_of_a_portal_link_leads_to_the_guests_cards(api: Api, link: s
     assert "By adding this card you allow" in page.text
 
 
-def test_the_portal_cookie_on_a_public_address_is_limited_to_this_host(tmp_path: Path) -> None:
-    installation = Installation(
-        tmp_path, base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1"
-    )
-    api = Api(installation)
+@pytest.mark.installed(base_url="https://cards.example", CARDONFILE_ALLOW_FAKE_PSP="1")
+def test_the_portal_cookie_on_a_public_address_is_limited_to_this_host(api: Api) -> None:
     link = opened(api, "https://cards.example")
 
     origin = {"Origin": "https://cards.example"}
@@ -128,7 +126,6 @@ def test_the_portal_cookie_on_a_public_address_is_limited_to_this_host(tmp_path:
     cookie, *attributes = result.headers["set-cookie"].split("; ")
     assert cookie.startswith("__Host-cardonfile-portal=")
     assert {"Secure", "HttpOnly", "Path=/", "SameSite=Lax"} < set(attributes)
-    installation.close()
 
 
 def test_the_portal_cookie_does_not_grant_access_to_the_api(api: Api, link: str) -> None:
@@ -239,17 +236,6 @@ def test_an_unknown_step_or_change_in_the_portal_responds_404(api: Api, link: st
     assert post(api, of_card(only_card(api), "erase"), token, cookie).status_code == 404
 
 
-def test_replacing_a_card_redirects_to_the_link_of_a_new_session(api: Api, link: str) -> None:
-    account, cookie = only_card(api), entered(api, link)
-
-    result = post(api, of_card(account, "replace"), token_in(browse(api, cookie)), cookie)
-
-    assert result.status_code == 303
-    assert result.headers["location"].startswith(f"{BASE_URL}/hosted-payments?token_id=")
-    # Browsers apply this directive to the redirects after a form.
-    assert "form-action" not in browse(api, cookie).headers["content-security-policy"]
-
-
 def test_the_portal_reloads_itself_while_a_new_card_is_being_saved(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
     session = replacing(api, account, cookie)
@@ -258,6 +244,8 @@ def test_the_portal_reloads_itself_while_a_new_card_is_being_saved(api: Api, lin
     page = browse(api, cookie)
     assert "is being saved" in page.text
     assert page.headers["refresh"] == "5"
+    # Browsers apply this directive to the redirects after a form.
+    assert "form-action" not in page.headers["content-security-policy"]
 
 
 def test_removing_a_card_because_it_was_replaced_is_logged(api: Api, link: str) -> None:

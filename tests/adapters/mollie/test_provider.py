@@ -254,11 +254,6 @@ def with_an_unknown_one(mollie: FakeMollie) -> None:
     mollie.main.mandates.clear()
 
 
-def with_a_pending_one(mollie: FakeMollie) -> None:
-    for mandate in mollie.main.mandates.values():
-        mandate["status"] = "pending"
-
-
 @pytest.mark.parametrize("arrange", [without_mandate, with_an_unknown_one])
 def test_a_payment_whose_mandate_does_not_exist_yet_counts_as_not_found(
     shop: Shop, arrange: Callable[[FakeMollie], None]
@@ -270,10 +265,12 @@ def test_a_payment_whose_mandate_does_not_exist_yet_counts_as_not_found(
         shop.outcome(page)
 
 
-def test_the_outcome_is_pending_while_the_payment_is_pending(shop: Shop) -> None:
-    page = shop.start()
-    shop.main.payments[page.reference] |= {"status": "pending", "mandateId": None}
+def test_the_outcome_is_pending_while_the_payment_or_its_mandate_is_pending(shop: Shop) -> None:
+    page = shop.paid_page()
+    shop.mandate()["status"] = "pending"
+    assert shop.outcome(page) == Pending()
 
+    shop.main.payments[page.reference] |= {"status": "pending", "mandateId": None}
     assert shop.outcome(page) == Pending()
 
 
@@ -282,13 +279,6 @@ def test_a_payment_sent_to_mollie_contains_no_details_of_the_guest(shop: Shop) -
 
     payment = str(shop.main.payments[page.reference])
     assert not [word for word in ("Zoë", "Null", "zoe@") if word in payment]
-
-
-def test_the_outcome_is_pending_while_the_mandate_is_pending(shop: Shop) -> None:
-    page = shop.paid_page()
-    with_a_pending_one(shop.mollie)
-
-    assert shop.outcome(page) == Pending()
 
 
 @pytest.mark.parametrize(

@@ -85,15 +85,13 @@ class TestDeadline:
 
         assert no_response(psp.url, HURRIED) == FailureDetails(error="TimeoutError")
 
-    def test_a_request_without_a_tls_handshake_ends_at_the_deadline(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            url = f"https://127.0.0.1:{listening.getsockname()[1]}"
-            assert no_response(url, HURRIED).error == "TimeoutError"
-
     def test_a_request_that_the_server_does_not_read_ends_at_the_deadline(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            assert no_response(url, HURRIED, "POST", bytes(2**26)).error == "TimeoutError"
+            address = f"127.0.0.1:{listening.getsockname()[1]}"
+            # Over https, the server does not even answer the handshake.
+            assert no_response(f"https://{address}", HURRIED).error == "TimeoutError"
+            late = no_response(f"http://{address}", HURRIED, "POST", bytes(2**26))
+            assert late.error == "TimeoutError"
 
     def test_all_requests_from_one_client_share_one_deadline(
         self, psp: ListeningServer, monkeypatch: pytest.MonkeyPatch
@@ -121,10 +119,6 @@ class TestDeadline:
         )
 
         assert pauses == []
-
-    def test_the_default_deadline_of_psp_calls_is_just_below_5_seconds(self) -> None:
-        assert 4 < RetryPolicy().total_seconds < 5
-        assert RetryPolicy().connect_seconds <= 2
 
 
 class TestRetries:
@@ -339,16 +333,6 @@ class TestJsonApi:
         assert request.body == b"name=Zo%C3%AB+%26+Co"
         assert request.headers["content-type"] == "application/x-www-form-urlencoded"
 
-    @pytest.mark.parametrize("body", [b"", b"<html>"])
-    def test_a_json_api_call_without_a_decoder_accepts_any_success_response(
-        self, psp: ListeningServer, body: bytes
-    ) -> None:
-        psp.acts = [responding(200, body)]
-        with JsonApi(psp.url, retry_policy=CALM) as api:
-            assert api.call("POST", "/pages/1/close").body == body
-
-        assert psp.requests[0].body == b""
-
     @pytest.mark.parametrize(
         ("status", "body", "expected"),
         [
@@ -410,17 +394,11 @@ class TestJsonApi:
             with pytest.raises(ProviderUnavailable):
                 api.call("GET", "/pages/1")
 
-    def test_a_failure_reports_the_wait_from_the_retry_after_header(
-        self, psp: ListeningServer
-    ) -> None:
-        psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
-
-        failure = failure_of(psp)
-
-        assert isinstance(failure, ProviderUnavailable)
-        assert failure.retry_after == timedelta(seconds=7)
-
     def test_a_failure_reports_the_error_code_of_the_api(self, psp: ListeningServer) -> None:
+        psp.acts = [responding(429, AN_ERROR, Retry_After="7")]
+        limited = failure_of(psp)
+        assert isinstance(limited, ProviderUnavailable)
+        assert limited.retry_after == timedelta(seconds=7)
         psp.acts = [responding(422, AN_ERROR, X_Request_Id="req_1")]
 
         details = failure_of(psp, "error", "code").details

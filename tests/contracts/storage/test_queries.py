@@ -184,9 +184,10 @@ def test_a_query_finds_only_its_records_in_order(
 
 def test_removing_or_moving_a_record_keeps_the_records_of_others(storage: Storage) -> None:
     others, elsewhere = a_guest(id=OTHER_GUEST_ID), a_psp_guest()._replace(guest_id=OTHER_GUEST_ID)
-    account = an_account(2).account_id
+    account, their_account = an_account(2).account_id, an_account(3).account_id
+    theirs = an_agreement(2, guest_id=OTHER_GUEST_ID, account_id=their_account)
     with committed(storage) as unit:
-        add(unit, a_guest(), others, an_agreement(1), an_agreement(2, guest_id=OTHER_GUEST_ID))
+        add(unit, a_guest(), others, an_agreement(1), theirs)
         for token_id, center_id, guest in (
             (TOKEN_ID, CENTER_ID, a_psp_guest()),
             (OTHER_TOKEN_ID, OTHER_CENTER_ID, elsewhere),
@@ -218,9 +219,8 @@ def test_removing_or_moving_a_record_keeps_the_records_of_others(storage: Storag
         )
         assert unit.guest_references.get(a_psp_guest()) is None
         assert unit.guest_references.get(elsewhere) == "reference"
-        assert [each.account_id for each in unit.agreements.of_guest(OTHER_GUEST_ID)] == [
-            account
-        ] * 2
+        moved = [each.account_id for each in unit.agreements.of_guest(OTHER_GUEST_ID)]
+        assert moved == [account, their_account]
 
 
 def test_old_records_of_each_kind_are_deleted(storage: Storage) -> None:
