@@ -31,9 +31,7 @@ def test_the_card_form_accepts_an_expiry_date_in_many_formats(expiry: str) -> No
     entry = read(expiry=expiry)
     assert (entry.expiry_month, entry.expiry_year) == (8, 2030)
     assert entry.repeatable["expiry"] == expiry
-
-
-def test_a_card_is_valid_until_the_end_of_its_expiry_month() -> None:
+    # A card is valid until the end of its month.
     assert read(expiry="11/26").expiry_month == 11
 
 
@@ -87,27 +85,19 @@ def test_the_card_form_does_not_show_overlong_text_again() -> None:
     assert too_long["address"] == too_long["expiry"] == ""
 
 
-def test_the_card_form_names_all_invalid_fields_in_the_order_of_the_form() -> None:
-    needed = ["number", "expiry", "cvc", "address", "zipcode", "country_code"]
-    with pytest.raises(EntryRefused) as refused:
-        read_entry({}, avs=True, now=START)
-    assert list(refused.value.errors) == needed
-
-
 def test_the_billing_address_is_ignored_if_avs_is_off() -> None:
     assert read(avs=False, address="", zipcode="\x00", country_code="XX").number == GOOD
 
 
-def test_a_billing_address_may_omit_the_city_or_the_state() -> None:
-    assert read(avs=True, city="", state="").zipcode == "98101"
-
-
-def test_a_billing_address_in_a_country_without_postal_codes_may_omit_the_postal_code() -> None:
+def test_a_billing_address_may_omit_the_postal_code_only_in_a_country_without_postal_codes() -> (
+    None
+):
     assert read(avs=True, zipcode="", country_code="AE").zipcode == ""
+    assert read(avs=True, city="", state="").zipcode == "98101"
     assert errors(avs=True, zipcode="") == {"zipcode": "empty"}
 
 
-@pytest.mark.parametrize("bad", ["a\x00b", "a\nb", "\x1b[31m", "a\ud800", "a\u2028b", "9" * 500])
+@pytest.mark.parametrize("bad", ["a\nb", "\x1b[31m", "a\ud800", "a\u2028b", "9" * 500])
 def test_a_billing_field_with_unsafe_characters_is_refused(bad: str) -> None:
     assert errors(avs=True, **dict.fromkeys(ADDRESS, bad)) == dict.fromkeys(ADDRESS, UNCLEAN)
 

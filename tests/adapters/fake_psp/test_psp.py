@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from adapters.fake_psp.database import PspUnavailable
 from adapters.fake_psp.psp import (
     MAX_CARD_ATTEMPTS,
     CardRefusal,
@@ -119,12 +118,6 @@ def test_discarding_a_token_that_belongs_to_another_guest_has_no_effect(psp: Fak
     assert psp.tokens(MAIN) == {page.card.token}
 
 
-# Shows F13.
-def test_reading_a_page_leaves_no_database_transaction_open(psp: FakePsp) -> None:
-    psp.page(psp.start_page(REQUEST).reference)
-    assert not psp._database._connection().conn.in_transaction
-
-
 def test_the_records_of_the_fake_psp_survive_a_restart(
     psp: FakePsp, database: Path, clock: SettableClock
 ) -> None:
@@ -165,10 +158,3 @@ def test_records_of_the_fake_psp_are_synced_to_disk_before_the_response(psp: Fak
     with psp._database.write() as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)
-
-
-def test_a_missing_folder_is_reported_as_an_outage_of_the_psp(
-    tmp_path: Path, clock: SettableClock
-) -> None:
-    with pytest.raises(PspUnavailable):
-        FakePsp(tmp_path / "no" / "psp.db", base_url=BASE_URL, clock=clock, ids=SeededIds())

@@ -68,9 +68,3 @@ def test_a_migration_does_not_wait_for_tables_of_other_programs(
         other.commit()
         other.execute("LOCK TABLE bookings")
         assert migrate(own_url) == ["m999_later"]
-
-
-def test_migrating_a_missing_database_fails_as_unavailable(url: str) -> None:
-    for use in (migrate, pending):
-        with pytest.raises(ServiceUnavailable):
-            use(f"{url}_not")

@@ -13,7 +13,6 @@ from sqlite_utils import Database
 from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, a_uuid
 from adapters.sqlite.migrations import migrate, pending
 from adapters.sqlite.storage import SqliteStorage
-from domain.errors import ServiceUnavailable
 from tests.builders import OTHER_CENTER_ID, an_account
 from tests.databases import make_database_of_0_1_0
 
@@ -93,14 +92,6 @@ class TestDatabaseOfRelease010:
 
         rows = db.query("SELECT progress FROM card_sessions ORDER BY token_id")
         assert [row["progress"] for row in rows] == ["created", "opened"]
-
-
-def test_migrating_a_file_that_is_not_a_database_fails(tmp_path: Path) -> None:
-    path = tmp_path / "cardonfile.db"
-    path.write_bytes(b"no database" * 1_000)
-    for use in (migrate, pending):
-        with pytest.raises(ServiceUnavailable):
-            use(path)
 
 
 def test_only_the_owner_can_read_the_sqlite_database_files(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -52,22 +53,22 @@ def test_a_session_cannot_store_a_second_account_even_if_the_first_was_removed(
             unit.accounts.add(an_account(2, token_id=first.token_id))
 
 
-@pytest.mark.parametrize(
-    "difference",
-    [
+def test_a_card_that_differs_in_one_field_is_stored_separately(storage: Storage) -> None:
+    differences: list[dict[str, Any]] = [  # fields of an account
         {"guest_id": OTHER_GUEST_ID},
         {"center_id": OTHER_CENTER_ID},
         {"provider": ProviderName("other")},
         {"merchant_account": MerchantAccount("other")},
         {"fingerprint": "other"},
         {"removed_at": NOW},
-    ],
-    ids=lambda difference: next(iter(difference)),
-)
-def test_a_card_that_differs_in_one_field_is_stored_separately(
-    storage: Storage, difference: dict[str, object]
-) -> None:
-    store(storage, an_account(1), an_account(2, **({"fingerprint": "fingerprint-1"} | difference)))
+    ]
+    others = [
+        an_account(number, **({"fingerprint": "fingerprint-1"} | difference))
+        for number, difference in enumerate(differences, 2)
+    ]
+    store(storage, an_account(1), *others)
+    with storage.read() as unit:
+        assert [unit.accounts.get(each.account_id) for each in others] == others
 
 
 # Shows I9.
