@@ -111,7 +111,7 @@ def test_a_token_with_one_changed_character_is_refused(way: Way) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", ".", "..", "a.b.c", "cof_", "cof_.cof_.x", "\0", "e30.e30.e30", "a" * 16_000, "é.ü.ß"],
+    ["", "..", "a.b.c", "cof_", "\0", "e30.e30.e30", "a" * 16_000, "é.ü.ß"],
 )
 def test_refusing_a_malformed_token_does_not_reveal_the_token(way: Way, text: str) -> None:
     why = way.identity.authenticate(text)

@@ -100,7 +100,7 @@ def test_adding_a_card_concurrently_stores_one_account(storage: Storage) -> None
             return False
         return True
 
-    assert at_once(8, add).count(True) == 1
+    assert at_once(4, add).count(True) == 1
     assert accounts_of(storage)[1] == 1
 
 
@@ -242,7 +242,7 @@ def test_a_guest_limited_to_one_card_gets_one_card_from_concurrent_additions(
             for guest in range(5)
         ]
 
-    added = at_once(8, add_only_card)
+    added = at_once(4, add_only_card)
     assert [sum(of_guest) for of_guest in zip(*added, strict=True)] == [1] * 5
 
 

@@ -53,10 +53,10 @@ def test_concurrent_changes_to_a_center_do_not_overwrite_each_other(
         with committed(storage) as unit:
             lengthen(unit)
 
-    at_once(8, change)
+    at_once(4, change)
 
     with storage.write() as unit:
-        assert lengthen(unit) == "x" * 9
+        assert lengthen(unit) == "x" * 5
 
 
 def test_the_payment_configurations_of_all_centers_can_be_read(storage: Storage) -> None:

@@ -55,10 +55,10 @@ def test_equal_consent_texts_are_stored_once(storage: Storage) -> None:
     def add(number: int) -> None:
         store(storage, a_consent(number))
 
-    at_once(8, add)
+    at_once(4, add)
     store(storage, *(a_consent(number, **change) for number, change in enumerate(others, 20)))
     with storage.read() as reading:
-        assert transaction_of(reading).one("SELECT count(*) FROM consents") == (11,)
+        assert transaction_of(reading).one("SELECT count(*) FROM consents") == (7,)
         assert transaction_of(reading).one("SELECT count(*) FROM consent_texts") == (4,)
 
 

@@ -71,6 +71,6 @@ def test_concurrent_units_do_not_store_a_card_token_that_another_unit_discards(
             for number in range(each // 2 * 10, each // 2 * 10 + 10)
         ]
 
-    done = at_once(8, discard_or_store)
+    done = at_once(4, discard_or_store)
     for discarded, stored in zip(done[::2], done[1::2], strict=True):
         assert [sum(both) for both in zip(discarded, stored, strict=True)] == [1] * 10

@@ -52,7 +52,7 @@ def test_adding_a_guest_concurrently_adds_one_guest(storage: Storage) -> None:
             return False
         return True
 
-    assert sum(at_once(8, add)) == 1
+    assert sum(at_once(4, add)) == 1
 
 
 def test_a_unit_that_waited_for_the_lock_on_a_guest_sees_the_committed_change(
@@ -68,7 +68,7 @@ def test_a_unit_that_waited_for_the_lock_on_a_guest_sees_the_committed_change(
             unit.guests.update(a_guest(last_name=str(number)))
         return True
 
-    assert sum(at_once(8, change)) == 1
+    assert sum(at_once(4, change)) == 1
 
 
 def test_guests_are_found_by_email_address_in_any_case(storage: Storage) -> None:

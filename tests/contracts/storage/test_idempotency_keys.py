@@ -45,6 +45,6 @@ def test_concurrent_claims_of_an_idempotency_key_all_return_the_same_session(
 
         return storage.transact(claim_and_add)
 
-    first, *others = at_once(8, add)
+    first, *others = at_once(4, add)
     assert first is not None
-    assert others == [first] * 7
+    assert others == [first] * 3

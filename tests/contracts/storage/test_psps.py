@@ -102,7 +102,7 @@ def test_only_one_of_several_concurrent_claims_of_a_merchant_identity_succeeds(
         with committed(storage) as unit:
             return unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, str(number))
 
-    assert len(set(at_once(8, claim))) == 1
+    assert len(set(at_once(4, claim))) == 1
 
 
 def test_guest_references_that_are_stored_concurrently_are_all_found(storage: Storage) -> None:
@@ -113,9 +113,9 @@ def test_guest_references_that_are_stored_concurrently_are_all_found(storage: St
             with committed(storage) as unit:
                 unit.guest_references.keep(guest, GuestReference(f"{number}-{again}"))
 
-    at_once(8, keep)
+    at_once(4, keep)
     with storage.read() as reading:
-        assert len(reading.guest_references.of(guest.guest_id)) == 24
+        assert len(reading.guest_references.of(guest.guest_id)) == 12
 
 
 def test_every_record_with_open_work_at_a_merchant_account_is_found(

@@ -10,6 +10,7 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.identifiers import (
+    CallerName,
     CardToken,
     EndpointId,
     EventId,
@@ -21,8 +22,10 @@ from domain.identifiers import (
 )
 from domain.personal_data.erasure import Erasure
 from domain.sessions.earlier_page import EarlierPage
+from domain.sessions.end import SessionStatus
 from domain.storage import Storage, UnitOfWork
 from tests.builders import (
+    CALLER,
     CENTER_ID,
     OTHER_CENTER_ID,
     a_configuration,
@@ -40,6 +43,7 @@ from tests.builders import (
     an_audit_entry,
     an_event_delivery,
     an_evidence,
+    terms_of_a_booking,
 )
 from tests.contracts.storage.records import DAY, MINUTE, OTHER_TOKEN_ID, add, store
 from tests.databases import committed
@@ -73,6 +77,13 @@ def a_numbered_session(number: int, **changes: Any) -> Any:  # fields of a sessi
     return a_session(**{"token_id": TokenId(a_uuid(500 + number)), "link_key": key} | changes)
 
 
+COMPLETED: Final[dict[str, Any]] = {
+    "agreement": terms_of_a_booking(),
+    "status": SessionStatus.COMPLETED,
+    "ended_at": NOW,
+    "due_at": None,
+}
+LATER: Final = {"ended_at": NOW + MINUTE}
 QUERIES: Final = {
     "cards whose guest withdrew the consent": Query(
         [an_account(3, withdrawn_at=NOW, removed_at=NOW)],
@@ -114,6 +125,26 @@ QUERIES: Final = {
         [a_numbered_session(2), a_numbered_session(3)],
         [a_numbered_session(1), a_numbered_session(4)],
         lambda unit: unit.sessions.between(a_uuid(502), a_uuid(503), limit=9),
+    ),
+    "open sessions of a caller": Query(
+        [a_numbered_session(2)],
+        [
+            a_numbered_session(1, caller=CallerName("kiosk")),
+            a_numbered_session(3, cancelled_at=NOW),
+            a_numbered_session(4, status=SessionStatus.COMPLETED, due_at=None),
+        ],
+        lambda unit: map(unit.sessions.get, unit.sessions.open_of(CALLER)),
+    ),
+    "completed sessions without an agreement": Query(
+        [a_numbered_session(1, **COMPLETED), a_numbered_session(2, **COMPLETED | LATER)],
+        [
+            a_numbered_session(3, **COMPLETED | {"status": SessionStatus.FAILED}),
+            a_numbered_session(4, **COMPLETED | {"agreement": None}),
+            a_numbered_session(5, **COMPLETED | {"ended_at": NOW - DAY}),
+            a_session(**COMPLETED),
+            an_agreement(),
+        ],
+        lambda unit: map(unit.sessions.get, unit.sessions.without_agreement(since=NOW - DAY)),
     ),
     "due agreements": Query(
         [an_agreement(number, due_at=NOW - number * MINUTE) for number in (3, 0)],

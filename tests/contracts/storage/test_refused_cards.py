@@ -67,7 +67,7 @@ def test_concurrent_units_do_not_exceed_the_limit_for_a_guest(storage: Storage) 
 
         return storage.transact(add)
 
-    assert sum(at_once(8, add_below_the_limit)) == 3
+    assert sum(at_once(4, add_below_the_limit)) == 3
 
 
 def test_adding_a_refused_card_again_does_not_change_the_stored_card(storage: Storage) -> None:
