@@ -19,16 +19,6 @@ def identity(installation: Installation) -> Identity:
     return installation.container.identity()
 
 
-def test_an_access_token_is_refused_after_its_lifetime(
-    installation: Installation, identity: Identity
-) -> None:
-    token = installation.token_for(installation.caller, ttl=DAY)
-    installation.clock.advance(DAY - timedelta(microseconds=1))
-    assert identity.authenticate(token) == installation.caller
-    installation.clock.advance(timedelta(microseconds=1))
-    assert identity.authenticate(token) is TokenState.EXPIRED
-
-
 def used_at(installation: Installation) -> datetime | None:
     (token,) = installation.access_tokens()
     return token.used_at

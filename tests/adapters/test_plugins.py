@@ -63,13 +63,3 @@ def test_every_call_to_a_real_psp_has_a_deadline_below_five_seconds(
 
     assert deadlines
     assert max(deadlines) < 5
-
-
-@of_each_psp
-def test_a_test_key_that_contains_the_word_live_counts_as_a_test_key(
-    plugin: AnyPspPlugin, environment: Mapping[str, str]
-) -> None:
-    settings = read(plugin, environment)
-    assert plugin.is_live is not None
-    assert plugin.is_live(settings, DEFAULT_MERCHANT_ACCOUNT) is False
-    assert plugin.live_setting(settings) is None

@@ -59,11 +59,7 @@ def test_browsers_cache_files_of_the_api_docs_until_an_upgrade(client: testing.T
         assert client.simulate_get(path, headers=old).text == file.text
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "templates.py"],
-)
-def test_files_outside_the_api_docs_are_not_served(client: testing.TestClient, name: str) -> None:
-    refused = client.simulate_get(f"/docs/{name}")
-
-    assert (refused.status_code, refused.headers["error-type"]) == (404, "not_found")
+def test_files_outside_the_api_docs_are_not_served(client: testing.TestClient) -> None:
+    for name in ("", "docs.html", "../openapi.json", "%2e%2e%2fapp.py", "templates.py"):
+        refused = client.simulate_get(f"/docs/{name}")
+        assert (refused.status_code, refused.headers["error-type"]) == (404, "not_found")

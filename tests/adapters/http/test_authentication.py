@@ -229,9 +229,5 @@ def test_responses_to_write_requests_state_how_many_writes_are_left(api: Api) ->
     assert rate_limit(other.post(GOOD_BODY), "ratelimit")[0][1]["r"] == 2
 
 
-def test_responses_mention_no_limit_if_no_write_limit_is_set(api: Api) -> None:
-    assert not [name for name in api.post(GOOD_BODY).headers if name.startswith("ratelimit")]
-
-
 def rate_limit(result: testing.Result, name: str) -> Any:  # Any: as the parser returns it
     return http_sf.parse(result.headers[name].encode(), tltype="list")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 from falcon import testing
 
 from adapters.http.guests import GuestResource
@@ -145,20 +144,15 @@ def test_if_match_prevents_overwriting_a_guest_that_another_client_has_changed(a
     assert put_if(api, tag, "Ríos").status_code == 200
 
 
-@pytest.mark.parametrize("sent", ["{}", '"x,y" ,{},W/"z"', "*"])
-def test_if_match_accepts_a_strong_entity_tag_of_the_guest(api: Api, sent: str) -> None:
+def test_if_match_accepts_only_a_strong_entity_tag_of_the_guest(api: Api) -> None:
     tag = api.get(ON_FILE).headers["etag"]
 
     assert re.fullmatch('"[0-9a-f]{32}"', tag)
-    assert put_if(api, sent.format(tag)).status_code == 200
-
-
-@pytest.mark.parametrize("sent", ["W/{}", 'W/{}, "x"', '"*"', '"x", *', '"'])
-def test_if_match_with_another_entity_tag_does_not_change_the_guest(api: Api, sent: str) -> None:
-    tag = api.get(ON_FILE).headers["etag"]
-
-    assert put_if(api, sent.format(tag)).status_code == 412
+    for wrong in (f"W/{tag}", f'W/{tag}, "x"', '"*"', '"x", *', '"'):
+        assert put_if(api, wrong).status_code == 412
     assert api.get(ON_FILE).headers["etag"] == tag
+    assert put_if(api, f'"x,y" ,{tag},W/"z"').status_code == 200
+    assert put_if(api, "*").status_code == 200
 
 
 def test_a_put_with_if_match_does_not_create_a_guest(api: Api) -> None:

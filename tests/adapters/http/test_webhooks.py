@@ -64,18 +64,14 @@ def test_receiving_many_concurrent_webhooks_stores_one_card(
 
 
 # Shows F33.
-@pytest.mark.parametrize("age_seconds", [301, -301])
-def test_a_webhook_signed_too_far_in_the_past_or_future_is_refused(
-    api: Api, age_seconds: int
-) -> None:
+def test_a_webhook_signed_too_far_in_the_past_or_future_is_refused(api: Api) -> None:
     session = api.installation.opened_session()
     body, headers = signed_event(api.installation, session)
     before = api.installation.session(session.token_id)
-    api.installation.clock.advance(timedelta(seconds=age_seconds))
-
-    result = api.send("POST", WEBHOOK, body=body, headers=headers, authenticated=False)
-
-    assert refused_bare(result) == (400, "Invalid webhook")
+    for seconds in (301, -602):
+        api.installation.clock.advance(timedelta(seconds=seconds))
+        result = api.send("POST", WEBHOOK, body=body, headers=headers, authenticated=False)
+        assert refused_bare(result) == (400, "Invalid webhook")
     assert api.installation.session(session.token_id) == before
 
 
@@ -121,15 +117,13 @@ def test_a_webhook_for_a_psp_that_is_not_set_up_responds_404(refusing: Api) -> N
     assert (said["provider"], said["merchant_account"]) == ("unknown", "spain")
 
 
-@pytest.mark.parametrize(
-    "account", ["jane.doe@example.com", "424242", "4242424242424242", "1" * 15_000]
-)
-def test_a_malformed_account_name_in_the_path_of_a_webhook_is_not_logged(
-    refusing: Api, account: str
-) -> None:
+def test_a_malformed_account_name_in_the_path_of_a_webhook_is_not_logged(refusing: Api) -> None:
+    names = ("jane.doe@example.com", "4242424242424242", "1" * 15_000, "424242")
     with capture_logs() as lines:
-        refusing.send("POST", f"/webhooks/4242424242/{account}", body=b"{}", authenticated=False)
+        for name in names:
+            path = f"/webhooks/4242424242/{name}"
+            refusing.send("POST", path, body=b"{}", authenticated=False)
 
-    (said,) = (line for line in lines if line["event"] == "webhook_without_keys")
-    assert said["provider"] == "unknown"
-    assert said["merchant_account"] == ("424242" if account == "424242" else "unknown")
+    said = [line for line in lines if line["event"] == "webhook_without_keys"]
+    assert {line["provider"] for line in said} == {"unknown"}
+    assert [line["merchant_account"] for line in said] == [*["unknown"] * 3, "424242"]
