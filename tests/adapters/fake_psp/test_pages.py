@@ -330,8 +330,8 @@ def test_a_form_without_the_form_token_of_its_page_is_refused(
     browser: Browser, verified: Browser
 ) -> None:
     wrong = [{}, {"form_token": "0" * 64}, {"form_token": "\ud800"}]
-    sent = [urlencode({**CARD, **each}, errors="surrogatepass") for each in wrong]
-    for body in (*sent, form(verified)):
+    bodies = [urlencode({**CARD, **each}, errors="surrogatepass") for each in wrong]
+    for body in (*bodies, form(verified)):
         assert browser.send_body(body).status_code == 403
     assert browser.page.attempts == 0
     browser.pay(CHALLENGE)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from adapters.psp_suite.concurrency import at_once
-from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.cards.account import AccountFilter
 from domain.identifiers import (
     AccountId,
+    CardToken,
     CenterId,
     GuestId,
     MerchantAccount,
@@ -19,7 +20,7 @@ from domain.identifiers import (
 )
 from domain.pagination import PageRequest
 from domain.storage import AlreadyStored, Storage, WriteUnit
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_agreement
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, PROVIDER, an_account, an_agreement
 from tests.contracts.storage.records import DAY, MICROSECOND, store
 from tests.databases import committed
 
@@ -271,3 +272,14 @@ def test_adding_accounts_concurrently_does_not_reorder_accounts_already_listed(
 
     at_once(7, add_or_list)
     assert accounts_of(storage)[1] == 6 * 8
+
+
+def test_a_card_token_counts_as_used_while_its_account_is_active(storage: Storage) -> None:
+    store(storage, an_account(1), an_account(2, removed_at=NOW))
+    with storage.read() as unit:
+        held = unit.accounts.is_held
+        assert held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-1"))
+        assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-2"))
+        assert not held(PROVIDER, MERCHANT_ACCOUNT, CardToken("token-3"))
+        assert not held(PROVIDER, MerchantAccount("other"), CardToken("token-1"))
+        assert not held(ProviderName("other"), MERCHANT_ACCOUNT, CardToken("token-1"))

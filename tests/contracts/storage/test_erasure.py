@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
+from domain.cards.account import NAMED_AT_PSP
 from domain.identifiers import GuestId, GuestReference
 from domain.personal_data.erasure import Erasure
 from domain.sessions.earlier_page import EarlierPage
@@ -263,3 +264,36 @@ def test_blanking_an_unreadable_agreement_keeps_its_terms_but_not_its_reference(
         )
         for kept in (readable, theirs):
             assert unit.agreements.get(kept.agreement_id) == kept
+
+
+def test_blanking_the_removed_accounts_of_a_guest_does_not_change_other_accounts(
+    storage: Storage,
+) -> None:
+    blanked, *kept = (
+        an_account(1, removed_at=NOW, charge_reference="charge-1", network_transaction_id="0123"),
+        an_account(2),
+        an_account(3, removed_at=NOW, guest_id=OTHER_GUEST_ID),
+    )
+    with committed(storage) as unit:
+        add(unit, blanked, *kept)
+        unit.accounts.blank(GUEST_ID)
+    with storage.read() as unit:
+        assert unit.accounts.get(blanked.account_id) == replace(blanked, **NAMED_AT_PSP)
+        for account in kept:
+            assert unit.accounts.get(account.account_id) == account
+
+
+def test_all_psp_references_of_a_guest_are_found(storage: Storage) -> None:
+    account = an_account(guest_reference=GuestReference("in an account"))
+    session = a_session(attempt=an_attempt())
+    assert session.attempt is not None
+    assert session.attempt.page is not None
+    without_page = a_session(token_id=OTHER_TOKEN_ID)
+    store(
+        storage, account, an_account(2, guest_reference=GuestReference("")), session, without_page
+    )
+    with storage.read() as unit:
+        assert set(unit.guest_references.of(GUEST_ID)) == {
+            (account.psp_account, account.guest_reference),
+            (session.configuration.psp_account, session.attempt.page.guest_reference),
+        }

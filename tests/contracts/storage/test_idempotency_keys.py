@@ -48,3 +48,11 @@ def test_concurrent_claims_of_an_idempotency_key_all_return_the_same_session(
     first, *others = at_once(4, add)
     assert first is not None
     assert others == [first] * 3
+
+
+def test_an_expired_idempotency_key_can_be_claimed_again(storage: Storage) -> None:
+    with storage.write() as unit:
+        claim(unit, TOKEN_ID)
+        assert unit.idempotency_keys.get(CALLER, "key", since=NOW) is None
+        assert claim(unit, OTHER_TOKEN_ID, hours=24) == OTHER_TOKEN_ID
+        assert unit.idempotency_keys.get(CALLER, "key", since=NOW) == OTHER_TOKEN_ID

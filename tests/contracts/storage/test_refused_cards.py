@@ -13,6 +13,8 @@ from tests.builders import OTHER_CENTER_ID, a_refused_card, a_session
 from tests.contracts.storage.records import (
     DAY,
     MINUTE,
+    OTHER_TOKEN_ID,
+    store,
 )
 from tests.databases import committed
 
@@ -83,3 +85,11 @@ def test_adding_a_refused_card_again_does_not_change_the_stored_card(storage: St
     with storage.read() as unit:
         reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
     assert reached == {limits[0]: NOW + MINUTE, limits[1]: NOW}
+
+
+def test_the_limit_for_a_guest_also_counts_sessions_at_other_centers(storage: Storage) -> None:
+    store(storage, a_session(), a_session(token_id=OTHER_TOKEN_ID, center_id=OTHER_CENTER_ID))
+    limits = [CardLimit(Counted.SESSIONS, per, 2) for per in CountedPer]
+    with storage.read() as unit:
+        reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
+    assert {each.per for each in reached} == {CountedPer.GUEST_EVERYWHERE, CountedPer.CALLER}

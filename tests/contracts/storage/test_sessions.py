@@ -10,6 +10,7 @@ import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import (
+    GUEST_ID,
     MERCHANT_ACCOUNT,
     NOW,
     OTHER_GUEST_ID,
@@ -246,3 +247,43 @@ def test_sessions_are_counted_by_outcome(storage: Storage) -> None:
         CountedBy.CENTER: {CENTER_ID: 12, OTHER_CENTER_ID: 1},
         CountedBy.MERCHANT: {f"fake/{MERCHANT_ACCOUNT}": 12, "fake/two": 1},
     }
+
+
+def test_the_guests_other_open_sessions_that_have_a_page_can_be_made_due(storage: Storage) -> None:
+    with_page: dict[str, Any] = {"attempt": an_attempt(), "due_at": NOW + DAY}
+    of_another = {"guest_id": OTHER_GUEST_ID}
+    ended = {"status": SessionStatus.EXPIRED, "due_at": None}
+    sessions = numbered_sessions(
+        with_page,
+        {"due_at": NOW + DAY},
+        with_page | of_another,
+        with_page | ended,
+        with_page | {"attempt": an_attempt(over=True)},
+        with_page,
+    )
+    store(storage, *sessions)
+    with committed(storage) as unit:
+        unit.sessions.make_pages_due(GUEST_ID, NOW, except_for=sessions[-1].token_id)
+    with storage.read() as unit:
+        due = [found.due_at for each in sessions if (found := unit.sessions.get(each.token_id))]
+    assert due == [NOW, NOW + DAY, NOW + DAY, None, NOW + DAY, NOW + DAY]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_any"),
+    [
+        ({}, False),
+        ({"link_key": None}, True),
+        ({"link_key": None, "created_at": NOW - MINUTE}, False),
+        ({"link_key": None, "created_at": NOW + MINUTE}, False),
+        # An erasure leaves a session like this.
+        ({"link_key": None, "redirect_uri": ""}, False),
+    ],
+)
+def test_sessions_without_a_link_key_are_found_by_the_time_of_their_creation(
+    storage: Storage, changes: dict[str, Any], is_any: bool
+) -> None:
+    store(storage, a_session(**changes))
+    with storage.read() as unit:
+        found = unit.sessions.is_any_without_key(since=NOW - MINUTE, before=NOW + MINUTE)
+    assert found is is_any
