@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from adapters.psp_suite.concurrency import at_once
-from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, a_uuid
+from adapters.psp_suite.samples import NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.identifiers import TokenId
 from domain.storage import Storage, WriteUnit
@@ -93,3 +94,16 @@ def test_the_limit_for_a_guest_also_counts_sessions_at_other_centers(storage: St
     with storage.read() as unit:
         reached = unit.refused_cards.reached(limits, a_session(), since=NOW - DAY)
     assert {each.per for each in reached} == {CountedPer.GUEST_EVERYWHERE, CountedPer.CALLER}
+
+
+def test_the_refused_cards_of_a_session_are_listed_with_their_codes(storage: Storage) -> None:
+    first = a_refused_card(code="insufficient_funds")
+    second = a_refused_card(number=2, refused_at=NOW + MINUTE)
+    on_next_page = a_refused_card(attempt=2, code="expired_card", refused_at=NOW + MINUTE)
+    with committed(storage) as unit:
+        unit.refused_cards.add([on_next_page, second, first])
+        unit.refused_cards.add([a_refused_card(token_id=OTHER_TOKEN_ID)])
+        # What is known of a card does not change.
+        unit.refused_cards.add([replace(second, code="lost_card")])
+    with storage.read() as unit:
+        assert unit.refused_cards.of(TOKEN_ID) == (first, second, on_next_page)

@@ -25,6 +25,7 @@ from domain.identifiers import (
 )
 from domain.psps.hosted_page import PageAttempt
 from domain.retries import MAX_BACKOFF, latest_due
+from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import POLL_EVERY
 from domain.sessions.result import CountedBy
@@ -287,3 +288,21 @@ def test_sessions_without_a_link_key_are_found_by_the_time_of_their_creation(
     with storage.read() as unit:
         found = unit.sessions.is_any_without_key(since=NOW - MINUTE, before=NOW + MINUTE)
     assert found is is_any
+
+
+def test_a_session_is_found_by_an_earlier_page(storage: Storage) -> None:
+    first = a_session(attempt=an_attempt())
+    page, moved = EarlierPage.of(first), a_session(attempt=an_attempt(page=a_page(reference="2")))
+    store(storage, moved, a_session(token_id=OTHER_TOKEN_ID))
+    with storage.write() as unit:
+        unit.earlier_pages.keep(page)
+        unit.earlier_pages.keep(page.told(NOW))
+        found = unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1")
+        assert found == moved
+        assert unit.sessions.with_page(PROVIDER, MerchantAccount("other"), "page-1") is None
+        assert list(unit.earlier_pages.of(TOKEN_ID)) == [page.told(NOW)]
+        assert list(unit.earlier_pages.of(OTHER_TOKEN_ID)) == []
+        unit.earlier_pages.remove(TOKEN_ID, page.number + 1)
+        assert len(unit.earlier_pages.of(TOKEN_ID)) == 1
+        unit.earlier_pages.remove(TOKEN_ID)
+        assert list(unit.earlier_pages.of(TOKEN_ID)) == []
