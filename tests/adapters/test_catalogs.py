@@ -80,12 +80,14 @@ def test_each_language_has_a_catalog_file() -> None:
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_a_catalog_has_every_text_with_its_placeholders(language: str) -> None:
+def test_a_catalog_has_a_translation_of_every_text_with_its_placeholders(language: str) -> None:
     english, words = words_of("en"), words_of(language)
     assert list(words) == list(english)
     for key, text in words.items():
         assert text.strip() == text != ""
         assert placeholders(text) == placeholders(english[key]), key
+        is_same = key in ("direction", "form.cvc_short", "form.expiry_form")
+        assert language == "en" or is_same or text != english[key], key
         assert not re.search("3-D|D Secure", text), "a line may break there"
 
 
@@ -102,13 +104,6 @@ def test_every_text_of_a_catalog_is_used() -> None:
     parts |= {*Funding, *NotAccepted, *DeskState, *Replacing, *CardChange}
     unused = [key for key in words_of("en") if not set(key.split(".")) <= {*parts, "direction"}]
     assert unused == []
-
-
-@pytest.mark.parametrize("language", sorted(LANGUAGES - {"en"}))
-def test_every_text_of_a_translation_differs_from_english(language: str) -> None:
-    english = words_of("en")
-    same = {key for key, text in words_of(language).items() if text == english[key]}
-    assert same <= {"direction", "form.cvc_short", "form.expiry_form"}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def complete_a_page(psp: FakePsp, session: int = 1) -> str:
     return reference
 
 
-def test_a_completed_page_is_reported_by_one_webhook(site: Site, clock: SettableClock) -> None:
+def test_a_completed_or_closed_page_is_reported_by_one_webhook(
+    site: Site, clock: SettableClock
+) -> None:
     reference = complete_a_page(site.psp)
     assert site.deliver_due() == 1
     (notice,) = site.notices()
@@ -76,14 +78,11 @@ def test_a_completed_page_is_reported_by_one_webhook(site: Site, clock: Settable
     assert notice.content.startswith("page.completed ")
     clock.advance(GIVE_UP_AFTER)
     assert (site.deliver_due(), len(site.received)) == (0, 1)
-
-
-def test_a_closed_page_is_reported_by_one_webhook(site: Site) -> None:
-    page = site.psp.start_page(REQUEST)
+    closed = site.psp.start_page(hosted_page_request(2))
     for _ in range(2):
-        site.psp.close_page(page.reference)
+        site.psp.close_page(closed.reference)
     assert site.deliver_due() == 1
-    assert [notice.content.split()[0] for notice in site.notices()] == ["page.closed"]
+    assert [each.content.split()[0] for each in site.notices()] == ["page.closed"]
 
 
 def test_each_refused_card_of_an_open_page_is_reported_by_a_webhook(site: Site) -> None:
