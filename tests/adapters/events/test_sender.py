@@ -356,16 +356,14 @@ class TestTls:
 
         assert asked_for == [NAME]
 
-    def test_the_event_sender_refuses_an_untrusted_certificate(self, authority: trustme.CA) -> None:
-        with receiving(authority, NAME) as (url, _):
-            assert not_sent(url, look_up=finding("127.0.0.1")) == "certificate not trusted"
-
-    def test_the_event_sender_refuses_a_certificate_for_another_host(
+    def test_the_event_sender_refuses_an_untrusted_certificate_or_one_for_another_host(
         self, authority: trustme.CA
     ) -> None:
+        here = finding("127.0.0.1")
+        with receiving(authority, NAME) as (url, _):
+            assert not_sent(url, look_up=here) == "certificate not trusted"
         with receiving(authority, "other.example", "127.0.0.1") as (url, _):
-            reason = not_sent(url, tls=trusting(authority), look_up=finding("127.0.0.1"))
-
+            reason = not_sent(url, tls=trusting(authority), look_up=here)
         assert reason == "certificate not trusted"
 
     def test_the_event_sender_sends_no_request_to_a_receiver_without_tls(

@@ -64,7 +64,7 @@ def a_session(status: str | None, intent: Any, **fields: Any) -> CheckoutSession
     return msgspec.json.decode(msgspec.json.encode(answer), type=CheckoutSession)
 
 
-def outcome_for(status: str, intent: Any) -> Outcome:
+def outcome_for(status: str | None, intent: Any) -> Outcome:
     return outcome_of(a_session(status, intent), a_page(), completed_at=None, now=START)
 
 
@@ -75,6 +75,8 @@ FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
     ("status", "intent", "expected"),
     [
         ("open", None, Pending()),
+        # Once the session has ended, it is closed all the same.
+        (None, None, Pending()),
         ("open", an_intent("requires_payment_method"), Pending()),
         ("open", an_intent("requires_payment_method", last_setup_error=FAILED), CardRefused()),
         ("open", an_intent("requires_action", last_setup_error=FAILED), Pending()),
@@ -87,7 +89,7 @@ FAILED = {"code": "card_declined", "message": "zoe@guests.example was declined"}
     ],
 )
 def test_the_outcome_of_a_page_without_a_card_is_read_from_the_setup_intent(
-    status: str, intent: Any, expected: Outcome
+    status: str | None, intent: Any, expected: Outcome
 ) -> None:
     assert outcome_for(status, intent) == expected
 
@@ -160,13 +162,6 @@ def test_a_card_that_stripe_returns_without_details_is_discarded() -> None:
     assert (outcome.token, outcome.missing) == ("pm_1", "card")
 
 
-def test_a_stripe_page_without_a_status_is_pending() -> None:
-    session = a_session(None, None)
-
-    # Once the session has ended, it is closed all the same.
-    assert outcome_of(session, a_page(), completed_at=None, now=START) == Pending()
-
-
 def with_method(**fields: Any) -> dict[str, Any]:
     """Return the fields of a page whose payment method has these fields."""
     method = {**a_method(), **fields}
@@ -219,9 +214,9 @@ def test_markup_in_the_consent_text_is_escaped_for_stripe(name: str) -> None:
         assert "".join(each.content for each in shown.children or ()) == text
 
 
-@pytest.mark.parametrize("name", ["Smith & Co", "St. Mary’s Spa-Hotel (North), #1!"])
-def test_an_ordinary_name_is_sent_to_stripe_unchanged(name: str) -> None:
-    assert consent_as_sent(a_shipped_consent(name).text) == a_shipped_consent(name).text
+def test_an_ordinary_name_is_sent_to_stripe_unchanged() -> None:
+    text = a_shipped_consent("St. Mary’s Spa-Hotel (North) & Co, #1!").text
+    assert consent_as_sent(text) == text
 
 
 def test_the_supported_page_languages_match_the_stripe_sdk() -> None:

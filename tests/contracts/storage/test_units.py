@@ -35,7 +35,9 @@ def test_a_unit_of_work_without_a_commit_is_rolled_back(storage: Storage) -> Non
         assert reading.sessions.get(TOKEN_ID) is None
 
 
-def test_a_unit_of_work_that_raises_an_error_is_rolled_back(storage: Storage) -> None:
+def test_a_unit_of_work_returns_its_result_or_is_rolled_back_if_it_raises_an_error(
+    storage: Storage,
+) -> None:
     calls = []
 
     def add_and_fail(unit: WriteUnit) -> None:
@@ -50,14 +52,12 @@ def test_a_unit_of_work_that_raises_an_error_is_rolled_back(storage: Storage) ->
     assert len(calls) == 2
     assert read_session(storage) is None
 
-
-def test_transact_returns_the_result_of_its_callable(storage: Storage) -> None:
-    def add(unit: WriteUnit) -> str:
+    def add_and_return(unit: WriteUnit) -> str:
         unit.sessions.add(a_session())
         unit.commit()
         return "added"
 
-    assert storage.transact(add) == "added"
+    assert storage.transact(add_and_return) == "added"
     assert read_session(storage) == a_session()
 
 
@@ -114,14 +114,9 @@ def test_opening_a_unit_of_work_inside_another_unit_is_refused(storage: Storage)
     storage.transact(lambda unit: unit.commit())
 
 
-def test_checking_the_health_of_the_storage_does_not_block_writes(storage: Storage) -> None:
-    storage.check()
-    storage.check()
-    store(storage, a_session())
-
-
 def test_a_closed_storage_is_reopened_at_its_next_use(storage: Storage) -> None:
     storage.close()
+    storage.check()
     store(storage, a_session())
     at_once(4, lambda _: read_session(storage))
     storage.close()
