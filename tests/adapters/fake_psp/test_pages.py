@@ -418,6 +418,14 @@ def test_the_security_headers_of_the_card_form_block_other_sites(browser: Browse
     # Without a referrer, browsers send a form with the origin "null".
     assert {page.headers["referrer-policy"] for page in pages} == {"same-origin"}
     assert {page.headers["referrer-policy"] for page in leaving} == {"no-referrer"}
+    for page in (
+        browser.client.simulate_get("/fake-psp/pages/page_unknown"),
+        browser.send_body(""),
+        browser.at(session=2).pay(OUT_OF_ORDER),
+    ):
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert page.headers["cache-control"] == "no-store"
+        assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     # Browsers apply `form-action` to the redirects after a form, up to where the shop sends its guests.
     for responses, form_action in [(pages, ""), (leaving, "form-action 'none'; ")]:
         for each in responses:
@@ -426,18 +434,6 @@ def test_the_security_headers_of_the_card_form_block_other_sites(browser: Browse
                 f"{form_action}frame-ancestors 'none'; base-uri 'none'"
             )
             assert each.headers["cache-control"] == "no-store"
-
-
-# Shows S9.
-def test_browsers_send_no_referrer_from_pages_without_a_form(browser: Browser) -> None:
-    for page in (
-        browser.client.simulate_get("/fake-psp/pages/page_unknown"),
-        browser.send_body(""),
-        browser.pay(OUT_OF_ORDER),
-    ):
-        assert page.headers["referrer-policy"] == "no-referrer"
-        assert page.headers["cache-control"] == "no-store"
-        assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
 
 
 # Shows S9.
