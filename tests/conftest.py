@@ -56,7 +56,6 @@ TOGETHER: Final = (
     ("tests/adapters/http/test_fuzz.py",),
     ("tests/adapters/http/test_rate_limits.py",),
     ("tests/entrypoints/test_integrating.py",),
-    ("tests/entrypoints/test_metrics.py",),
     ("tests/entrypoints/test_wsgi.py",),
     ("tests/outside/",),
     (  # These tests stop or change a PostgreSQL server.
@@ -64,12 +63,9 @@ TOGETHER: Final = (
         "tests/adapters/postgresql/test_connection.py::TestReasons",
         "tests/entrypoints/test_doctor.py::TestReplication",
         "tests/entrypoints/test_documented_commands.py",
-        "tests/entrypoints/test_postgresql.py::TestComplaints::test_a_wrong_password",
         "tests/entrypoints/test_several_machines.py",
     ),
 )
-# Tests in this module that have the same parameters share the work that prepares them.
-TOGETHER_BY_PARAMETERS: Final = "tests/simulation/test_nth_call.py"
 
 RUN: Final = pytest.StashKey[Run]()
 
@@ -89,10 +85,7 @@ class Scheduling(LoadScopeScheduling):
 
     @override
     def _split_scope(self, nodeid: str) -> str:
-        path, _, parameters = nodeid.partition("[")
-        if path.startswith(TOGETHER_BY_PARAMETERS):
-            return parameters or path
-        return next((group[0] for group in TOGETHER if path.startswith(group)), nodeid)
+        return next((group[0] for group in TOGETHER if nodeid.startswith(group)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
