@@ -19,6 +19,7 @@ from domain.audit.entry import Action
 from domain.errors import GuestIdNotUsable, GuestNotFound, ServiceUnavailable
 from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
+from domain.guests.guest import Guest
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.personal_data import blank, finish_erasures
 from domain.personal_data.erasure import REQUESTS_END_WITHIN
@@ -126,9 +127,7 @@ def test_a_session_cannot_be_added_during_an_erasure(installation: Installation)
         assert unit.sessions.of_guest(GUEST_ID) == ()
 
 
-def test_an_erasure_removes_rows_that_another_process_stores_during_the_erasure(
-    installation: Installation,
-) -> None:
+def test_an_erasure_removes_rows_that_are_stored_meanwhile(installation: Installation) -> None:
     session = installation.add_card(billing_info=BILLING)
     installation.loses("card_sessions")
     installation.erase_guest()
@@ -142,9 +141,7 @@ def test_an_erasure_removes_rows_that_another_process_stores_during_the_erasure(
     assert guest_on_file(installation.storage, GUEST_ID) is None
 
 
-def test_a_card_that_another_process_stores_during_an_erasure_is_discarded(
-    installation: Installation,
-) -> None:
+def test_a_card_that_is_stored_during_an_erasure_is_discarded(installation: Installation) -> None:
     installation.has_endpoint()
     account = installation.stored_card()
     installation.erase_guest()
@@ -180,9 +177,7 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def test_an_erasure_keeps_the_evidence_of_a_session_until_the_psp_was_asked(
-    installation: Installation,
-) -> None:
+def test_an_erasure_keeps_evidence_until_the_psp_was_asked(installation: Installation) -> None:
     expired_session_with_card(installation)
     installation.receive_webhook()
     installation.erase_guest()
@@ -193,9 +188,7 @@ def test_an_erasure_keeps_the_evidence_of_a_session_until_the_psp_was_asked(
     assert finish(installation)
 
 
-def test_a_card_reported_while_the_psp_deletes_the_customer_is_discarded(
-    installation: Installation,
-) -> None:
+def test_a_card_reported_while_the_psp_erases_is_discarded(installation: Installation) -> None:
     session = expired_session_with_card(installation)
     installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
@@ -207,9 +200,7 @@ def test_a_card_reported_while_the_psp_deletes_the_customer_is_discarded(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_webhook_that_arrives_while_the_psp_deletes_the_customer_is_erased(
-    installation: Installation,
-) -> None:
+def test_a_webhook_that_arrives_while_the_psp_erases_is_erased(installation: Installation) -> None:
     session = expired_session_with_card(installation)
     installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
@@ -235,9 +226,7 @@ def test_the_psp_is_asked_to_delete_a_customer_only_after_every_page_or_token_is
     assert "forget_guest" not in installation.provider.calls
 
 
-def test_an_erasure_deletes_the_psp_customer_for_a_page_that_the_psp_refused(
-    installation: Installation,
-) -> None:
+def test_an_erasure_deletes_the_psp_customer_of_a_refused_page(installation: Installation) -> None:
     forgotten: list[GuestReference] = []
 
     def refuse(_: HostedPageRequest) -> HostedPage:
@@ -264,9 +253,7 @@ def erased_where_the_psp_cannot_forget(
     return session, finish_erasures
 
 
-def test_a_card_reported_after_an_erasure_is_discarded_if_the_psp_cannot_delete_customers(
-    installation: Installation,
-) -> None:
+def test_a_card_reported_after_an_erasure_is_discarded(installation: Installation) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
     finish_erasures()
     assert is_done(installation)
@@ -289,9 +276,7 @@ def test_a_card_reported_after_an_erasure_is_discarded_if_the_psp_cannot_delete_
     assert installation.evidence(session) == ()
 
 
-def test_an_erasure_waits_for_requests_that_may_still_store_data(
-    installation: Installation,
-) -> None:
+def test_an_erasure_waits_for_requests_that_may_store_data(installation: Installation) -> None:
     installation.stored_card()
     installation.erase_guest()
     installation.reconcile()
@@ -306,7 +291,7 @@ def test_an_erasure_waits_for_requests_that_may_still_store_data(
     assert is_done(installation)
 
 
-def test_a_psp_customer_that_is_created_during_the_erasure_is_deleted_too(
+def test_a_psp_customer_created_during_the_erasure_is_deleted_too(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -329,9 +314,7 @@ def test_a_psp_customer_that_is_created_during_the_erasure_is_deleted_too(
     assert {*forgotten} == {account.guest_reference, late}
 
 
-def test_evidence_that_arrives_as_the_erasure_finishes_is_erased(
-    installation: Installation,
-) -> None:
+def test_evidence_that_arrives_as_an_erasure_finishes_is_erased(installation: Installation) -> None:
     session, finish_erasures = erased_where_the_psp_cannot_forget(installation)
 
     def settle_meanwhile() -> bool:
@@ -349,9 +332,7 @@ def test_evidence_that_arrives_as_the_erasure_finishes_is_erased(
     assert installation.evidence(session) == ()
 
 
-def test_a_psp_response_that_arrives_after_the_erasure_changes_nothing(
-    installation: Installation,
-) -> None:
+def test_a_psp_response_after_the_erasure_changes_nothing(installation: Installation) -> None:
     session = expired_session_with_card(installation)
     ask = installation.provider.outcome
 
@@ -381,7 +362,7 @@ def test_a_webhook_that_arrives_after_the_erasure_is_not_stored(installation: In
     assert installation.session(session.token_id).due_at is None
 
 
-def test_a_browser_that_returns_after_the_erasure_leaves_no_evidence(
+def test_a_browser_returning_after_the_erasure_leaves_no_evidence(
     installation: Installation,
 ) -> None:
     session = installation.opened_session()
@@ -412,9 +393,7 @@ def test_an_erasure_leaves_no_personal_data_in_any_file(
     assert files_that_hold(tmp_path, *texts) == []
 
 
-def test_an_erasure_waits_for_a_database_reader_that_still_sees_the_old_data(
-    installation: Installation,
-) -> None:
+def test_an_erasure_waits_for_a_reader_that_sees_the_old_data(installation: Installation) -> None:
     installation.erase_guest()
     finish_erasures = installation.container.finish_erasures()
     reading = closing(connect(installation.database, busy_timeout_seconds=0))
@@ -467,9 +446,7 @@ def test_deleting_a_customer_that_the_psp_did_not_find_is_retried(
     assert is_done(installation)
 
 
-def test_a_clock_that_was_a_year_ahead_does_not_delay_an_erasure(
-    installation: Installation,
-) -> None:
+def test_a_clock_that_was_a_year_ahead_delays_no_erasure(installation: Installation) -> None:
     installation.stored_card()
     installation.clock.advance(timedelta(days=365))
     installation.erase_guest()
@@ -485,6 +462,9 @@ def test_the_id_of_an_erased_guest_cannot_be_used_again(installation: Installati
         installation.use_cases.put_guest(
             installation.caller, guest_id=GUEST_ID, first_name="Ada", last_name="Bo", email=None
         )
+    (entry,) = audit_trail(installation.storage, about=GUEST_ID)
+    assert entry.actor == f"caller:{installation.caller.name}"
+    assert entry.action is Action.GUEST_ERASED
 
 
 @pytest.mark.parametrize("lost", [("guests",), ("guests", "card_sessions")])
@@ -537,9 +517,7 @@ class TestUnreadableRows:
         assert files_that_hold(tmp_path, account.guest_reference) == ["erasures.txt"]
 
 
-def test_an_unreachable_merchant_account_does_not_delay_erasures_at_another_account(
-    installation: Installation,
-) -> None:
+def test_an_erasure_waits_for_no_other_merchant_account(installation: Installation) -> None:
     installation.stored_card()
     installation.has_other_center()
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("another"))
@@ -614,9 +592,7 @@ def test_an_erasure_restarts_a_discard_whose_row_is_unreadable(installation: Ins
     assert not installation.tokens_at_psp()
 
 
-def test_only_the_beginning_or_the_end_of_an_erasure_is_logged(
-    installation: Installation,
-) -> None:
+def test_only_the_beginning_and_end_of_an_erasure_are_logged(installation: Installation) -> None:
     installation.stored_card()
     with capture_logs() as lines:
         installation.erase_guest()
@@ -671,42 +647,23 @@ def test_an_erasure_that_two_processes_finish_concurrently_is_logged_as_done_onc
     assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
 
 
-def test_an_erasure_is_in_the_audit_trail(installation: Installation) -> None:
-    installation.erase_guest()
-    (entry,) = audit_trail(installation.storage, about=GUEST_ID)
-    assert entry.actor == f"caller:{installation.caller.name}"
-    assert entry.action is Action.GUEST_ERASED
-
-
-def test_the_erasure_file_reveals_an_erased_guest_in_a_restored_backup(
-    installation: Installation,
+@pytest.mark.parametrize("brought_back", [[GUEST], []], ids=["with the guest", "without"])
+def test_an_erasure_is_repeated_after_a_backup_was_restored(
+    installation: Installation, brought_back: list[Guest]
 ) -> None:
     installation.erase_guest()
     installation.loses("erasures")
-    installation.has_guest(GUEST)
+    for guest in brought_back:
+        installation.has_guest(guest)
 
     erase_guest = installation.container.erase_guest()
-    assert erase_guest.brought_back() == [GUEST_ID]
+    assert erase_guest.brought_back() == [guest.id for guest in brought_back]
     assert erase_guest.again() == [GUEST_ID]
-    assert erase_guest.brought_back() == []
-
-
-def test_an_erasure_can_be_repeated_for_an_id_missing_in_a_restored_backup(
-    installation: Installation,
-) -> None:
-    installation.erase_guest()
-    installation.loses("erasures")
-
-    erase_guest = installation.container.erase_guest()
-    assert erase_guest.brought_back() == []
-    assert erase_guest.again() == [GUEST_ID]
-    assert erase_guest.again() == []
+    assert (erase_guest.brought_back(), erase_guest.again()) == ([], [])
     assert finish(installation)
 
 
-def test_an_older_copy_of_the_database_deletes_the_psp_customers_in_the_erasure_file(
-    installation: Installation,
-) -> None:
+def test_an_older_database_deletes_psp_customers_of_the_file(installation: Installation) -> None:
     account = installation.stored_card()
     installation.erase_guest()
     # The new primary has lost everything since before the guest's first page.
@@ -769,9 +726,7 @@ def test_erasing_an_unknown_guest_is_refused(installation: Installation) -> None
         installation.erase_guest(GuestId("12"))
 
 
-def test_a_link_opened_during_the_erasure_leads_back_to_the_shop(
-    installation: Installation,
-) -> None:
+def test_a_link_opened_during_the_erasure_leads_to_the_shop(installation: Installation) -> None:
     session = installation.session_with_card()
     installation.clock.advance(ASK_AGAIN_AFTER)
 
@@ -785,9 +740,7 @@ def test_a_link_opened_during_the_erasure_leads_back_to_the_shop(
     assert installation.open_page(session) == REDIRECT_URI
 
 
-def test_an_erasure_keeps_agreements_without_the_reference_of_the_booking(
-    installation: Installation,
-) -> None:
+def test_an_erasure_clears_the_booking_reference_of_agreements(installation: Installation) -> None:
     account = installation.stored_card()
     agreement = an_agreement(account_id=account.account_id)
     with committed(installation.storage) as unit:

@@ -104,7 +104,7 @@ def test_merging_guests_moves_a_card_together_with_its_consent(installation: Ins
     assert installation.accounts() == (replace(account, guest_id=STAYS),)
 
 
-def test_the_default_card_of_the_remaining_guest_is_still_the_default_after_a_merge(
+def test_the_default_card_of_the_remaining_guest_stays_the_default(
     installation: Installation,
 ) -> None:
     kept = installation.stored_card()
@@ -168,9 +168,7 @@ def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreeme
     assert {each.guest_id for each in found} == {STAYS}
 
 
-def test_merging_guests_does_not_join_accounts_of_the_same_card_at_two_centers(
-    installation: Installation,
-) -> None:
+def test_a_merge_joins_no_accounts_of_a_card_at_two_centers(installation: Installation) -> None:
     here = installation.stored_card()
     there = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
     merge(installation)
@@ -181,40 +179,24 @@ def test_merging_guests_also_moves_removed_cards(installation: Installation) -> 
     account = installation.stored_card(guest_id=GOES)
     installation.remove_card(account)
     merge(installation)
-    assert installation.account(account.account_id).guest_id == STAYS
-    assert installation.account(account.account_id).removed_at is not None
+    moved = installation.account(account.account_id)
+    assert (moved.guest_id, moved.removed_at) == (STAYS, installation.clock.now())
 
 
-def test_a_page_that_was_open_during_a_merge_stores_its_card_for_the_remaining_guest(
-    installation: Installation,
-) -> None:
+def test_a_card_reported_during_a_merge_goes_to_the_other_guest(installation: Installation) -> None:
     session = installation.session_with_card(guest_id=GOES)
-    merge(installation)
+    installation.provider.meanwhile["outcome"] = partial(merge, installation)
 
     installation.return_to_shop(session)
     settled = installation.session(session.token_id)
     assert (settled.status, settled.guest_id) == (SessionStatus.COMPLETED, STAYS)
     # The PSP finds the page by the request as it was sent.
     assert settled.current_attempt.request.guest_id == GOES
-    (account,) = installation.accounts()
-    assert account.account_id == settled.account_id
+    assert ids(installation.accounts()) == [settled.account_id]
     assert installation.accounts(GOES) == ()
 
 
-def test_a_card_reported_during_a_merge_is_stored_for_the_remaining_guest(
-    installation: Installation,
-) -> None:
-    session = installation.session_with_card(guest_id=GOES)
-    installation.provider.meanwhile["outcome"] = partial(merge, installation)
-    installation.return_to_shop(session)
-
-    assert [each.guest_id for each in installation.accounts()] == [STAYS]
-    assert installation.accounts(GOES) == ()
-
-
-def test_a_page_that_was_open_during_a_merge_renews_the_card_of_the_remaining_guest(
-    installation: Installation,
-) -> None:
+def test_a_page_open_during_a_merge_renews_the_remaining_card(installation: Installation) -> None:
     account = installation.stored_card()
     session = installation.session_with_card(guest_id=GOES, expiry=(9, 2033))
     merge(installation)
@@ -224,7 +206,7 @@ def test_a_page_that_was_open_during_a_merge_renews_the_card_of_the_remaining_gu
     assert (renewed.account_id, renewed.expiry_year) == (account.account_id, 2033)
 
 
-def test_the_guest_reference_of_a_page_created_during_a_merge_is_stored(
+def test_the_guest_reference_of_a_page_made_during_a_merge_is_kept(
     installation: Installation,
 ) -> None:
     session = installation.add_card(guest_id=GOES)
@@ -252,9 +234,7 @@ def test_a_card_that_is_refreshed_during_a_merge_stays_on_file(installation: Ins
     assert installation.account(account.account_id).read_at is not None
 
 
-def test_refused_cards_of_both_merged_guests_are_counted_together(
-    installation: Installation,
-) -> None:
+def test_refused_cards_of_both_merged_guests_count_together(installation: Installation) -> None:
     session = installation.add_card()
     with committed(installation.storage) as unit:
         unit.refused_cards.add(
@@ -267,27 +247,11 @@ def test_refused_cards_of_both_merged_guests_are_counted_together(
         assert unit.refused_cards.of_guest(GOES) == ()
 
 
-def test_a_card_that_is_refused_during_a_merge_counts_for_the_remaining_guest(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session(guest_id=GOES)
-    installation.type_card(session, "4000000000000002")
-    installation.provider.meanwhile["outcome"] = partial(merge, installation)
-    installation.return_to_shop(session)
-    with installation.storage.read() as unit:
-        assert len(unit.refused_cards.of_guest(STAYS)) == 1
-
-
-def test_an_erasure_after_a_merge_deletes_the_psp_customers_of_both_guests(
-    installation: Installation,
-) -> None:
+def test_an_erasure_deletes_the_psp_customers_of_merged_guests(installation: Installation) -> None:
     installation.stored_card(guest_id=GOES)
     installation.stored_card(OTHER_GOOD_CARD)
-    references = {
-        reference
-        for it in (GOES, STAYS)
-        for _, reference in references_of(installation.storage, it)
-    }
+    both = [*references_of(installation.storage, GOES), *references_of(installation.storage, STAYS)]
+    references = {reference for _, reference in both}
     assert len(references) > 1
     merge(installation)
     finish(installation)
@@ -305,13 +269,11 @@ def test_an_erasure_after_a_merge_deletes_the_psp_customers_of_both_guests(
     assert set(forgotten) == references
     assert installation.tokens_at_psp() == frozenset()
     with installation.storage.read() as unit:
-        erasure = unit.erasures.get(STAYS)
-        assert erasure is not None
-        assert erasure.done_at is not None
+        assert unit.erasures.count_left().items == 0
         assert unit.guest_references.of(STAYS) == []
 
 
-def test_an_erasure_deletes_a_psp_customer_that_was_stored_for_a_merged_guest_afterwards(
+def test_an_erasure_deletes_a_late_psp_customer_of_a_merged_guest(
     installation: Installation,
 ) -> None:
     merge(installation)
@@ -329,6 +291,8 @@ def test_an_erasure_deletes_a_psp_customer_that_was_stored_for_a_merged_guest_af
 def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     session = installation.opened_session(guest_id=GOES)
+    installation.add_card(guest_id=GOES, idempotency_key="key")
+    remaining = guest_on_file(installation.storage, STAYS)
     merge(installation)
     caller, use_cases = installation.caller, installation.use_cases
     former: list[Callable[[], object]] = [
@@ -337,6 +301,7 @@ def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installa
             caller, guest_id=GOES, first_name="A", last_name="B", email=None
         ),
         lambda: installation.add_card(guest_id=GOES),
+        lambda: installation.add_card(guest_id=GOES, idempotency_key="key"),
         lambda: installation.erase_guest(GOES),
         lambda: merge(installation),
         # A cycle.
@@ -350,23 +315,11 @@ def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installa
         finish(installation)
     with pytest.raises(SessionNotFound):
         use_cases.read_session(caller, guest_id=GOES, token_id=session.token_id)
-    assert ids(installation.accounts()) == [account.account_id]
-
-
-def test_a_guest_import_skips_the_id_of_a_merged_guest(installation: Installation) -> None:
-    merge(installation)
-    with installation.storage.write() as unit:
+    with committed(installation.storage) as unit:
+        # An import skips the id.
         assert put_unless_erased(unit, [a_guest(id=GOES)]) == 1
-
-
-def test_the_name_of_the_remaining_guest_does_not_change_in_a_merge(
-    installation: Installation,
-) -> None:
-    before = guest_on_file(installation.storage, STAYS)
-    merge(installation)
-    with installation.storage.read() as unit:
-        assert unit.guests.get(STAYS) == before
-        assert unit.guests.get(GOES) is None
+        assert (unit.guests.get(STAYS), unit.guests.get(GOES)) == (remaining, None)
+    assert ids(installation.accounts()) == [account.account_id]
 
 
 @pytest.mark.parametrize("seen", [[], ["4242"], ["4242", "4242"], ["4242", "4444", "4444"]])
@@ -417,9 +370,7 @@ def test_a_merge_from_or_into_an_erased_guest_is_refused(installation: Installat
             merge(installation, goes=goes, stays=stays)
 
 
-def test_an_erasure_is_refused_if_the_guest_is_merged_by_another_process_first(
-    installation: Installation,
-) -> None:
+def test_an_erasure_is_refused_if_the_guest_was_just_merged(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.before_next_write(partial(merge, installation))
     with pytest.raises(GuestNotFound):
@@ -427,9 +378,7 @@ def test_an_erasure_is_refused_if_the_guest_is_merged_by_another_process_first(
     assert ids(installation.accounts()) == [account.account_id]
 
 
-def test_too_many_refused_cards_close_the_remaining_guests_pages_even_during_a_merge(
-    installation: Installation,
-) -> None:
+def test_cards_refused_during_a_merge_count_for_the_other_guest(installation: Installation) -> None:
     installation.configure(card_testing_limits="guest=off/1")
     session = installation.opened_session(guest_id=GOES)
     other = installation.opened_session()
@@ -438,11 +387,11 @@ def test_too_many_refused_cards_close_the_remaining_guests_pages_even_during_a_m
     installation.provider.meanwhile["outcome"] = partial(merge, installation)
     installation.return_to_shop(session)
     assert installation.session(other.token_id).due_at == installation.clock.now()
+    with installation.storage.read() as unit:
+        assert len(unit.refused_cards.of_guest(STAYS)) == 1
 
 
-def test_a_merge_is_refused_if_the_remaining_guest_is_erased_by_another_process_first(
-    installation: Installation,
-) -> None:
+def test_a_merge_is_refused_if_the_other_guest_was_just_erased(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     installation.before_next_write(partial(installation.erase_guest, STAYS))
     with pytest.raises(GuestNotFound):
@@ -462,23 +411,18 @@ def test_merging_guests_requires_the_edit_permission_besides_the_erase_permissio
             )
 
 
-def test_a_merge_sends_an_event_that_names_both_guests(installation: Installation) -> None:
+def test_an_event_and_the_audit_trail_name_both_merged_guests(installation: Installation) -> None:
     installation.has_endpoint()
     merge(installation)
     (event,) = events(installation)
-    assert (event.type, event.guest_id, event.merged_guest_id, event.status) == (
-        *(EventType.GUEST_MERGED, STAYS, GOES, "merged"),
-    )
-
-
-def test_a_merge_is_in_the_audit_trail(installation: Installation) -> None:
-    merge(installation)
+    assert (event.type, event.status) == (EventType.GUEST_MERGED, "merged")
+    assert (event.guest_id, event.merged_guest_id) == (STAYS, GOES)
     (entry,) = audit_trail(installation.storage, about=GOES)
     assert (entry.action, entry.actor) == (Action.GUEST_MERGED, "caller:web-shop")
     assert entry.details == {"into": STAYS}
 
 
-def test_records_that_a_running_request_stores_for_a_merged_guest_are_moved_later(
+def test_records_that_are_stored_late_for_a_merged_guest_are_moved(
     installation: Installation,
 ) -> None:
     merge(installation)
@@ -498,23 +442,7 @@ def test_records_that_a_running_request_stores_for_a_merged_guest_are_moved_late
     assert installation.container.read_status()().due["erasures"].items == 0
 
 
-def test_late_records_of_a_merged_guest_are_moved_even_if_the_erasure_file_is_unwritable(
-    installation: Installation, tmp_path: Path
-) -> None:
-    merge(installation)
-    session = installation.add_card()
-    installation.put_session(replace(session, guest_id=GOES))
-    (tmp_path / "erasures.txt").unlink()
-    (tmp_path / "erasures.txt").mkdir()
-    installation.clock.advance(REQUESTS_END_WITHIN)
-    with pytest.raises(ServiceUnavailable):
-        installation.container.finish_erasures()()
-    assert installation.session(session.token_id).guest_id == STAYS
-
-
-def test_the_export_of_a_guest_lists_the_guests_who_were_merged_into_it(
-    installation: Installation,
-) -> None:
+def test_the_export_of_a_guest_lists_the_merged_guests(installation: Installation) -> None:
     installation.has_endpoint()
     installation.stored_card(guest_id=GOES)
     merge(installation)
@@ -558,32 +486,19 @@ class TestMergesInARestoredBackup:
         assert ids(installation.accounts()) == [account.account_id]
         assert installation.tokens_at_psp() == {account.token}
 
+    @pytest.mark.parametrize("lost", [[GOES, STAYS], [GOES]], ids=["both merges", "the first"])
     def test_repeating_a_chain_of_merges_moves_the_card_to_the_guest_who_remains(
-        self, installation: Installation
+        self, installation: Installation, lost: list[GuestId]
     ) -> None:
         account = installation.stored_card(guest_id=GOES)
         merge(installation)
         merge(installation, goes=STAYS, stays=THIRD)
-        with installation.storage.read() as unit:
-            assert unit.erasures.merged_into(THIRD) == [STAYS, GOES]
         installation.put_account(account)
-        installation.loses("erasures")
-        for each in (GOES, STAYS):
+        for each in lost:
+            change_by_hand(installation.storage, f"DELETE FROM erasures WHERE guest_id = '{each}'")
             installation.has_guest(a_guest(id=each))
 
-        assert installation.container.erase_guest().again() == [GOES, STAYS]
-        assert ids(installation.accounts(THIRD)) == [account.account_id]
-
-    def test_repeating_only_the_first_of_two_merges_moves_the_card_to_the_guest_who_remains(
-        self, installation: Installation
-    ) -> None:
-        account = installation.stored_card(guest_id=GOES)
-        merge(installation)
-        merge(installation, goes=STAYS, stays=THIRD)
-        installation.put_account(account)
-        change_by_hand(installation.storage, f"DELETE FROM erasures WHERE guest_id = '{GOES}'")
-        installation.has_guest(a_guest(id=GOES))
-        assert installation.container.erase_guest().again() == [GOES]
+        assert installation.container.erase_guest().again() == lost
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
     def test_a_guest_that_a_backup_restored_is_erased_if_the_remaining_guest_was_erased(
@@ -672,7 +587,7 @@ class TestMergesInARestoredBackup:
         file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
         assert list(file.erased()) == [STAYS, GOES]
 
-    def test_the_worker_adds_a_merge_to_the_erasure_file_when_it_becomes_writable(
+    def test_the_worker_moves_late_records_before_the_erasure_file_becomes_writable(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         installation.stored_card(guest_id=GOES)
@@ -680,9 +595,12 @@ class TestMergesInARestoredBackup:
         file = tmp_path / "erasures.txt"
         file.mkdir()
         merge(installation)
+        session = installation.add_card()
+        installation.put_session(replace(session, guest_id=GOES))
         installation.clock.advance(REQUESTS_END_WITHIN)
         with pytest.raises(ServiceUnavailable):
             installation.container.finish_erasures()()
+        assert installation.session(session.token_id).guest_id == STAYS
         file.rmdir()
         finish(installation)
         known = installation.container.erasure_file()
@@ -724,9 +642,7 @@ class TestMergesInARestoredBackup:
             assert list(found) == ([GOES] if len(named) <= length else []), line[:length]
 
 
-def test_an_earlier_release_that_erases_a_merged_guest_does_not_delete_the_moved_cards(
-    installation: Installation,
-) -> None:
+def test_an_earlier_release_does_not_delete_merged_cards(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     merge(installation)
     # What 0.2.0 does with each row of `erasures`, whatever the new column says.
@@ -745,9 +661,7 @@ def test_an_earlier_release_that_erases_a_merged_guest_does_not_delete_the_moved
     assert references_of(installation.storage, STAYS)
 
 
-def test_the_id_of_a_merged_guest_is_kept_after_old_records_are_deleted(
-    installation: Installation,
-) -> None:
+def test_the_id_of_a_merged_guest_outlives_old_records(installation: Installation) -> None:
     account = installation.stored_card(guest_id=GOES)
     merge(installation)
     finish(installation)
@@ -763,9 +677,7 @@ def test_the_id_of_a_merged_guest_is_kept_after_old_records_are_deleted(
         assert unit.guest_references.of(STAYS)
 
 
-def test_a_merge_is_refused_if_a_card_cannot_be_decoded(
-    installation: Installation,
-) -> None:
+def test_a_merge_is_refused_if_a_card_cannot_be_decoded(installation: Installation) -> None:
     installation.stored_card(guest_id=GOES)
     change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
     with pytest.raises(RecordUnreadable):
@@ -775,9 +687,7 @@ def test_a_merge_is_refused_if_a_card_cannot_be_decoded(
         assert unit.erasures.get(GOES) is None
 
 
-def test_a_merged_card_that_can_no_longer_be_decoded_does_not_stop_an_erasure(
-    installation: Installation,
-) -> None:
+def test_an_unreadable_merged_card_does_not_stop_an_erasure(installation: Installation) -> None:
     installation.stored_card(guest_id=GOES)
     merge(installation)
     finish(installation)
@@ -785,24 +695,11 @@ def test_a_merged_card_that_can_no_longer_be_decoded_does_not_stop_an_erasure(
     installation.erase_guest(STAYS)
     finish(installation)
     with installation.storage.read() as unit:
-        erasure = unit.erasures.get(STAYS)
-    assert erasure is not None
-    assert erasure.done_at is not None
+        assert unit.erasures.count_left().items == 0
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_repeating_an_add_card_request_for_a_merged_guest_is_refused(
-    installation: Installation,
-) -> None:
-    installation.add_card(guest_id=GOES, idempotency_key="key")
-    merge(installation)
-    with pytest.raises(GuestNotFound):
-        installation.add_card(guest_id=GOES, idempotency_key="key")
-
-
-def test_a_link_created_for_a_merged_guest_opens_a_page_for_the_remaining_guest(
-    installation: Installation,
-) -> None:
+def test_the_link_of_a_merged_guest_works_for_the_other_guest(installation: Installation) -> None:
     session = installation.add_card(guest_id=GOES)
     merge(installation)
     installation.open_page(session)
@@ -812,9 +709,7 @@ def test_a_link_created_for_a_merged_guest_opens_a_page_for_the_remaining_guest(
     assert [each.account_id for each in installation.accounts()] == [made.account_id]
 
 
-def test_merging_guests_keeps_the_general_consent_to_a_card_that_both_guests_have(
-    installation: Installation,
-) -> None:
+def test_a_merge_keeps_the_general_consent_to_a_card_of_both(installation: Installation) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(minutes=5))
     booked = installation.stored_card(guest_id=GOES)

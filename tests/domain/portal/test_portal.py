@@ -29,7 +29,7 @@ from domain.errors import (
 from domain.events.event import Event, EventType
 from domain.hosted_payments.link import ClickNeeded
 from domain.identifiers import CenterId, find_link_key
-from domain.permissions import Permission
+from domain.permissions import Caller, Permission
 from domain.portal.change_card import CardChange
 from domain.portal.find_portal import PortalEnded, PortalExpired, PortalUnknown
 from domain.portal.portal_session import KEPT_FOR, MAX_PORTAL_SESSIONS, MAX_VISITS, VISITS_LAST
@@ -37,6 +37,7 @@ from domain.portal.queries import Portal, PortalCard, Replacing
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
+from tests.databases import committed
 from tests.domain.agreements.bookings import (
     DAY,
     a_booking,
@@ -44,6 +45,7 @@ from tests.domain.agreements.bookings import (
     agreements,
     end,
     guaranteed,
+    guaranteed_card,
     second_booking,
     started,
     takes_agreements,
@@ -64,11 +66,11 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     installation.close()
 
 
-def opened(it: Installation, **changes: Any) -> str:
+def opened(it: Installation, caller: Caller | None = None, **changes: Any) -> str:
     """Return the secret of a new link."""
     wanted = {"guest_id": GUEST_ID, "center_id": CENTER_ID, "return_uri": HOME, "locale": None}
     wanted["access_token"] = it.token_for(it.caller)
-    return str(it.container.open_portal()(it.caller, **wanted | changes).secret)
+    return str(it.container.open_portal()(caller or it.caller, **wanted | changes).secret)
 
 
 def entered(it: Installation, **changes: Any) -> str:
@@ -129,9 +131,7 @@ def kept_until(it: Installation, account: Account) -> datetime:
     return max(each.kept_until for each in agreements(it, account))
 
 
-def test_the_guests_own_page_shows_only_the_guests_cards_at_that_center(
-    installation: Installation,
-) -> None:
+def test_the_portal_shows_only_the_guests_cards_at_that_center(installation: Installation) -> None:
     installation.has_other_center()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     account = installation.stored_card()
@@ -148,9 +148,7 @@ def test_the_guests_own_page_shows_only_the_guests_cards_at_that_center(
     assert (card.running, card.stays_until, card.may_be_replaced) == ([], None, True)
 
 
-def test_the_guests_own_page_shows_each_booking_with_its_agreement_text(
-    installation: Installation,
-) -> None:
+def test_the_portal_shows_each_booking_with_its_agreement_text(installation: Installation) -> None:
     session = guaranteed(installation)
     card = only_card(installation, entered(installation))
 
@@ -164,7 +162,7 @@ def test_the_guests_own_page_shows_each_booking_with_its_agreement_text(
     ("locale", "accepted", "language"),
     [("de-AT", ["fr"], "de"), ("auto", ["fr"], "fr"), (None, ["fr"], "en")],
 )
-def test_the_guests_own_page_is_in_the_requested_language(
+def test_the_portal_is_in_the_requested_language(
     installation: Installation, locale: str | None, accepted: list[str], language: str
 ) -> None:
     secret = opened(installation, locale=locale)
@@ -172,7 +170,7 @@ def test_the_guests_own_page_is_in_the_requested_language(
     assert installation.container.read_portal_link()(secret, accepted).language == language
 
 
-def test_only_a_hash_of_the_secret_in_a_link_or_cookie_is_stored(
+def test_only_hashes_of_the_secrets_of_links_and_cookies_are_stored(
     installation: Installation,
 ) -> None:
     secret = opened(installation)
@@ -191,43 +189,32 @@ def test_only_a_hash_of_the_secret_in_a_link_or_cookie_is_stored(
 
 
 @pytest.mark.parametrize("cookie", ["", "x", ".", "'.'", "\ud800.\ud800"])
-def test_a_forged_cookie_does_not_open_the_guests_own_page(
-    installation: Installation, cookie: str
-) -> None:
+def test_a_forged_cookie_does_not_open_the_portal(installation: Installation, cookie: str) -> None:
     with pytest.raises(PortalEnded):
         page_of(installation, cookie)
 
 
-def test_a_link_to_the_guests_own_page_works_repeatedly_until_it_expires(
-    installation: Installation,
+@pytest.mark.parametrize(("settings", "minutes"), [({}, 15), ({"portal_minutes": 45}, 45)])
+def test_a_portal_link_works_repeatedly_until_it_expires(
+    installation: Installation, settings: dict[str, int], minutes: int
 ) -> None:
+    installation.configure(**settings)
     secret = opened(installation)
-    first = installation.container.enter_portal()(secret)
-    second = installation.container.enter_portal()(secret)
-    assert page_of(installation, first) == page_of(installation, second)
+    enter, read = installation.container.enter_portal(), installation.container.read_portal_link()
+    first = enter(secret)
+    installation.clock.advance(timedelta(minutes=minutes, seconds=-1))
+    assert page_of(installation, enter(secret)) == page_of(installation, first)
 
-    installation.clock.advance(timedelta(minutes=15))
+    installation.clock.advance(timedelta(seconds=1))
 
-    for use_case in (
-        installation.container.enter_portal(),
-        lambda secret: installation.container.read_portal_link()(secret, ()),
-    ):
-        with pytest.raises(PortalExpired):
-            use_case(secret)
+    with pytest.raises(PortalExpired):
+        enter(secret)
+    with pytest.raises(PortalExpired):
+        read(secret, ())
     assert page_of(installation, first).cards == []
 
 
-def test_the_center_sets_how_long_links_to_the_guests_own_page_work(
-    installation: Installation,
-) -> None:
-    installation.configure(portal_minutes=60)
-    secret = opened(installation)
-
-    installation.clock.advance(timedelta(minutes=59))
-    installation.container.enter_portal()(secret)
-
-
-def test_a_visit_to_the_guests_own_page_lasts_an_hour(installation: Installation) -> None:
+def test_a_visit_to_the_portal_lasts_an_hour(installation: Installation) -> None:
     cookie = entered(installation)
     installation.clock.advance(VISITS_LAST - timedelta(seconds=1))
     page_of(installation, cookie)
@@ -238,9 +225,7 @@ def test_a_visit_to_the_guests_own_page_lasts_an_hour(installation: Installation
         page_of(installation, cookie)
 
 
-def test_a_link_to_the_guests_own_page_remembers_the_last_20_browsers(
-    installation: Installation,
-) -> None:
+def test_a_portal_link_remembers_the_last_20_browsers(installation: Installation) -> None:
     secret = opened(installation)
     first, *_, last = (installation.container.enter_portal()(secret) for _ in range(MAX_VISITS + 1))
 
@@ -249,9 +234,7 @@ def test_a_link_to_the_guests_own_page_remembers_the_last_20_browsers(
         page_of(installation, first)
 
 
-def test_at_most_20_links_to_a_guests_page_at_a_center_can_be_created_in_a_day(
-    installation: Installation,
-) -> None:
+def test_a_guest_gets_at_most_20_portal_links_of_a_center_a_day(installation: Installation) -> None:
     installation.has_other_center()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     for _ in range(MAX_PORTAL_SESSIONS):
@@ -279,7 +262,7 @@ def test_at_most_20_links_to_a_guests_page_at_a_center_can_be_created_in_a_day(
         ({"guest_id": OTHER_GUEST_ID}, GuestNotFound),
     ],
 )
-def test_an_invalid_request_for_a_link_to_the_guests_own_page_is_refused(
+def test_an_invalid_request_for_a_portal_link_is_refused(
     installation: Installation, changes: dict[str, object], refusal: type[Exception]
 ) -> None:
     installation.configure(redirect_origins=("https://shop.example",))
@@ -289,26 +272,13 @@ def test_an_invalid_request_for_a_link_to_the_guests_own_page_is_refused(
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_a_caller_for_another_center_gets_no_link_to_the_guests_own_page(
-    installation: Installation,
-) -> None:
-    caller = installation.a_caller(
-        Permission.GUESTS_PORTAL, centers=frozenset[CenterId]({OTHER_CENTER_ID})
-    )
+def test_a_caller_for_another_center_gets_no_portal_link(installation: Installation) -> None:
+    elsewhere = frozenset[CenterId]({OTHER_CENTER_ID})
     with pytest.raises(UserNotAuthorized):
-        installation.container.open_portal()(
-            caller,
-            access_token="",
-            guest_id=GUEST_ID,
-            center_id=CENTER_ID,
-            return_uri=HOME,
-            locale=None,
-        )
+        opened(installation, installation.a_caller(Permission.GUESTS_PORTAL, centers=elsewhere))
 
 
-def test_the_audit_trail_names_the_caller_that_created_a_link_to_a_guests_own_page(
-    installation: Installation,
-) -> None:
+def test_the_audit_trail_names_the_creator_of_a_portal_link(installation: Installation) -> None:
     opened(installation)
 
     with installation.storage.read() as unit:
@@ -336,11 +306,10 @@ def test_a_guest_can_remove_a_card(installation: Installation) -> None:
     assert len(told(installation, EventType.ACCOUNT_REMOVED)) == 1
 
 
-def test_a_card_that_its_guest_removes_is_kept_only_until_its_booking_is_over(
+def test_a_card_that_its_guest_removes_stays_until_its_booking_ends(
     installation: Installation,
 ) -> None:
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=True)
     cookie = entered(installation)
     until = kept_until(installation, account)
     assert only_card(installation, cookie).stays_until == until
@@ -370,40 +339,43 @@ def test_a_card_that_its_guest_removes_is_kept_only_until_its_booking_is_over(
 
 
 @pytest.mark.parametrize(
-    ("removal", "has_texts", "stays"),
+    ("how", "removal", "has_texts", "stays"),
     [
-        (None, True, True),
-        (None, False, False),
-        (GuestRemoval.ALWAYS, True, False),
-        (GuestRemoval.AFTER_AGREEMENT, False, True),
+        (CardChange.REMOVE, None, True, True),
+        (CardChange.REMOVE, None, False, False),
+        (CardChange.REMOVE, GuestRemoval.ALWAYS, True, False),
+        (CardChange.REMOVE, GuestRemoval.AFTER_AGREEMENT, False, True),
+        (CardChange.WITHDRAW, GuestRemoval.ALWAYS, True, True),
+        (CardChange.WITHDRAW, GuestRemoval.AFTER_AGREEMENT, True, True),
     ],
 )
-def test_the_center_sets_whether_a_removed_card_is_kept_for_its_booking(
-    installation: Installation, removal: GuestRemoval | None, has_texts: bool, stays: bool
+def test_the_center_sets_whether_a_removed_card_but_not_a_withdrawn_consent_ends_a_guarantee(
+    installation: Installation,
+    how: CardChange,
+    removal: GuestRemoval | None,
+    has_texts: bool,
+    stays: bool,
 ) -> None:
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=True)
     installation.configure(guest_removal=removal)
     if not has_texts:
         installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
 
-    change(installation, entered(installation), account, CardChange.REMOVE)
+    change(installation, entered(installation), account, how)
 
-    assert bool(installation.accounts()) is stays
+    left = [each.keep_until for each in installation.accounts()]
+    assert left == ([kept_until(installation, account)] if stays else [])
 
 
 def with_two_bookings(installation: Installation) -> Account:
     """Return a card that guarantees two bookings. The second booking is later."""
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=True)
     installation.clock.advance(timedelta(seconds=1))
     agree(installation, second_booking(installation), card=account)
     return account
 
 
-def test_a_removed_card_is_kept_only_for_bookings_that_the_page_showed(
-    installation: Installation,
-) -> None:
+def test_a_removed_card_stays_for_bookings_that_the_page_showed(installation: Installation) -> None:
     account = with_two_bookings(installation)
     first, second = agreements(installation, account)
     # The grace of the second booking, which the shop cancels, is later than that of the first.
@@ -443,13 +415,11 @@ def test_a_removed_card_is_deleted_after_the_shop_has_ended_all_its_bookings(
     assert installation.accounts() == ()
 
 
-def test_a_card_whose_only_agreement_has_ended_is_removed_immediately(
+def test_a_card_whose_only_agreement_has_ended_is_removed_at_once(
     installation: Installation,
 ) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
-    (agreement,) = agreements(installation, account)
-    end(installation, agreement)
+    account = guaranteed_card(installation)
+    end(installation, *agreements(installation, account))
 
     change(installation, entered(installation), account, CardChange.REMOVE)
 
@@ -460,8 +430,7 @@ def test_a_card_whose_only_agreement_has_ended_is_removed_immediately(
 def test_a_removed_card_that_still_guarantees_a_booking_is_not_offered_for_another(
     installation: Installation, keeps: bool
 ) -> None:
-    guaranteed(installation, keeps=keeps)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=keeps)
     other = second_booking(installation)
     assert way_back(installation, other).card == account
 
@@ -473,37 +442,9 @@ def test_a_removed_card_that_still_guarantees_a_booking_is_not_offered_for_anoth
         agree(installation, other, card=stays)
 
 
-@pytest.mark.parametrize("removal", GuestRemoval)
-def test_a_guest_who_withdraws_consent_keeps_the_booking_guaranteed(
-    installation: Installation, removal: GuestRemoval
-) -> None:
-    guaranteed(installation, keeps=True)
-    installation.configure(guest_removal=removal)
-    (account,) = installation.accounts()
-
-    change(installation, entered(installation), account, CardChange.WITHDRAW)
-
-    (stays,) = installation.accounts()
-    assert stays.keep_until == kept_until(installation, account)
-
-
-def test_withdrawing_consent_removes_a_card_that_guarantees_no_booking(
-    installation: Installation,
-) -> None:
-    account = installation.stored_card()
-
-    change(installation, entered(installation), account, CardChange.WITHDRAW)
-
-    assert installation.accounts() == ()
-
-
-def test_a_card_typed_before_the_guest_withdrew_consent_does_not_restore_the_consent(
-    installation: Installation,
-) -> None:
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+def test_a_card_typed_before_a_withdrawal_restores_no_consent(installation: Installation) -> None:
+    account = guaranteed_card(installation, keeps=True)
     late = installation.session_with_card(expiry=(9, 2032))
-    installation.clock.advance(timedelta(seconds=1))
     change(installation, entered(installation), account, CardChange.WITHDRAW)
     (withdrawn,) = installation.accounts()
 
@@ -520,7 +461,6 @@ def test_a_card_that_was_typed_before_the_guest_removed_it_is_not_stored_again(
 ) -> None:
     account = installation.stored_card()
     late = installation.session_with_card(expiry=(9, 2032))
-    installation.clock.advance(timedelta(seconds=1))
     change(installation, entered(installation), account, how)
 
     installation.return_to_shop(late)
@@ -536,14 +476,11 @@ def test_a_card_that_was_typed_before_the_guest_removed_it_is_not_stored_again(
     assert (again.keep_until, again.withdrawn_at) == (None, None)
 
 
-def test_a_card_typed_for_a_booking_before_its_removal_is_kept_only_for_that_booking(
-    installation: Installation,
-) -> None:
+def test_a_card_typed_before_its_removal_stays_for_its_booking(installation: Installation) -> None:
     account = installation.stored_card()
     late = second_booking(installation)
     agree(installation, late, keeps=True)
     installation.type_card(late)
-    installation.clock.advance(timedelta(seconds=1))
     change(installation, entered(installation), account, CardChange.REMOVE)
     removed_at = installation.clock.now()
 
@@ -554,7 +491,7 @@ def test_a_card_typed_for_a_booking_before_its_removal_is_kept_only_for_that_boo
     assert (stays.keep_until, stays.withdrawn_at) == (until, removed_at)
 
 
-def test_a_card_that_was_typed_before_the_shop_removed_it_may_be_stored_again(
+def test_a_card_typed_before_the_shop_removed_it_is_stored_again(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -567,11 +504,8 @@ def test_a_card_that_was_typed_before_the_shop_removed_it_may_be_stored_again(
     assert len(installation.accounts()) == 1
 
 
-def test_a_guest_who_withdrew_consent_can_allow_the_center_to_keep_the_card_again(
-    installation: Installation,
-) -> None:
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+def test_a_guest_who_withdrew_consent_can_give_it_again(installation: Installation) -> None:
+    account = guaranteed_card(installation, keeps=True)
     change(installation, entered(installation), account, CardChange.WITHDRAW)
     installation.clock.advance(timedelta(seconds=1))
     session = second_booking(installation)
@@ -602,9 +536,7 @@ def test_merging_guests_overrides_a_withdrawn_consent_only_by_a_later_consent(
     if not is_later:
         installation.stored_card(guest_id=OTHER_GUEST_ID)
         installation.clock.advance(DAY)
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
-    installation.clock.advance(timedelta(seconds=1))
+    account = guaranteed_card(installation, keeps=True)
     change(installation, entered(installation), account, CardChange.WITHDRAW)
     withdrawn_at = installation.clock.now()
     installation.clock.advance(timedelta(seconds=1))
@@ -620,16 +552,15 @@ def test_merging_guests_overrides_a_withdrawn_consent_only_by_a_later_consent(
     assert general is None or general.agreed_at > withdrawn_at
 
 
-def test_merging_guests_applies_a_withdrawn_consent_to_the_remaining_account_of_the_card(
+def test_a_withdrawn_consent_applies_to_the_account_that_remains_after_a_merge(
     installation: Installation,
 ) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=True)
     installation.clock.advance(timedelta(seconds=1))
     installation.stored_card(guest_id=OTHER_GUEST_ID)
-    installation.clock.advance(timedelta(seconds=1))
-    change(installation, entered(installation), account, CardChange.WITHDRAW)
+    cookie = entered(installation)
+    change(installation, cookie, account, CardChange.WITHDRAW)
     withdrawn_at = installation.clock.now()
 
     joined = merged(installation)
@@ -671,7 +602,7 @@ def test_a_guest_cannot_change_cards_of_other_guests_or_at_other_centers(
         assert installation.account(account.account_id) == account
 
 
-def test_replacing_a_card_removes_the_old_card_after_the_new_card_is_stored(
+def test_a_replaced_card_is_removed_after_the_new_card_is_stored(
     installation: Installation,
 ) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
@@ -691,13 +622,12 @@ def test_replacing_a_card_removes_the_old_card_after_the_new_card_is_stored(
     (event,) = told(installation, EventType.ACCOUNT_REMOVED)
     assert (event.account_id, event.by, event.reason) == (account.account_id, "guest", "replaced")
     assert noted(installation) == [("guest", "card.removed", account.account_id)]
+    change(installation, cookie, new, CardChange.REMOVE)
+    assert page_of(installation, cookie).replacing is None
 
 
-def test_a_guest_who_replaces_a_card_agrees_again_to_each_of_its_bookings(
-    installation: Installation,
-) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+def test_replacing_a_card_means_agreeing_again_to_its_bookings(installation: Installation) -> None:
+    account = guaranteed_card(installation)
     installation.clock.advance(timedelta(seconds=1))
     agree(installation, second_booking(installation), card=account)
     former = agreements(installation, account)
@@ -725,11 +655,8 @@ def test_a_guest_who_replaces_a_card_agrees_again_to_each_of_its_bookings(
     assert sorted(str(each.account_id) for each in added) == sorted(ids)
 
 
-def test_replacing_the_default_card_by_another_card_on_file_moves_the_default(
-    installation: Installation,
-) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+def test_replacing_the_default_card_moves_the_default(installation: Installation) -> None:
+    account = guaranteed_card(installation)
     for number in (OTHER_GOOD_CARD, PREPAID_CARD):
         installation.clock.advance(timedelta(seconds=1))
         installation.stored_card(number)
@@ -740,9 +667,7 @@ def test_replacing_the_default_card_by_another_card_on_file_moves_the_default(
     assert cards == [("4444", True), (PREPAID_CARD[-4:], False)]
 
 
-def test_a_booking_is_guaranteed_by_the_card_that_replaced_its_card(
-    installation: Installation,
-) -> None:
+def test_a_booking_is_guaranteed_by_the_replacement_of_its_card(installation: Installation) -> None:
     booking = a_booking(installation)
     booked = guaranteed(installation, agreement=booking)
     (account,) = installation.accounts()
@@ -753,23 +678,14 @@ def test_a_booking_is_guaranteed_by_the_card_that_replaced_its_card(
     assert again.token_id == booked.token_id
 
 
-def test_replacing_a_card_fails_if_its_agreement_ends_before_the_new_card_is_stored(
-    installation: Installation,
-) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+def test_replacing_a_card_fails_if_its_agreement_ends_meanwhile(installation: Installation) -> None:
+    account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     cookie = entered(installation)
     session = replacing(installation, cookie, account)
     agree(installation, session)
     installation.type_card(session, OTHER_GOOD_CARD)
-    installation.container.end_agreement()(
-        installation.caller,
-        guest_id=GUEST_ID,
-        agreement_id=agreement.agreement_id,
-        reasons=["cancelled"],
-        ats=[],
-    )
+    end(installation, agreement)
 
     installation.return_to_shop(session)
 
@@ -782,23 +698,8 @@ def test_replacing_a_card_fails_if_its_agreement_ends_before_the_new_card_is_sto
     assert page_of(installation, cookie).replacing is Replacing.FAILED
 
 
-def test_the_guests_own_page_stops_announcing_a_new_card_after_its_removal(
-    installation: Installation,
-) -> None:
-    account, cookie = installation.stored_card(), entered(installation)
-    finish(installation, replacing(installation, cookie, account))
-    (new,) = installation.accounts()
-
-    change(installation, cookie, new, CardChange.REMOVE)
-
-    assert page_of(installation, cookie).replacing is None
-
-
-def test_the_page_reports_no_failed_replacement_if_another_visit_replaced_the_card(
-    installation: Installation,
-) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+def test_a_card_that_another_visit_replaced_is_no_failure(installation: Installation) -> None:
+    account = guaranteed_card(installation)
     first = replacing(installation, entered(installation), account)
     cookie = entered(installation)
     second = replacing(installation, cookie, account)
@@ -809,8 +710,7 @@ def test_the_page_reports_no_failed_replacement_if_another_visit_replaced_the_ca
 
 
 def test_typing_the_same_card_to_replace_it_keeps_its_account(installation: Installation) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation)
     cookie = entered(installation)
     session = replacing(installation, cookie, account)
 
@@ -844,11 +744,10 @@ def test_a_card_on_file_without_a_booking_replaces_nothing(
     assert page_of(installation, cookie).replacing is None
 
 
-def test_a_replaced_card_is_kept_for_a_past_booking_that_may_still_be_charged(
+def test_a_replaced_card_stays_for_a_past_but_chargeable_booking(
     installation: Installation,
 ) -> None:
-    guaranteed(installation, keeps=True)
-    (account,) = installation.accounts()
+    account = guaranteed_card(installation, keeps=True)
     (agreement,) = agreements(installation, account)
     installation.clock.advance(agreement.terms.ends_at - installation.clock.now() + DAY)
     cookie = entered(installation)
@@ -883,11 +782,8 @@ def test_a_replaced_card_is_kept_for_a_booking_that_was_added_during_the_replace
     assert (new.last_four, new.is_default, new.keep_until) == ("4444", True, None)
 
 
-def test_a_card_that_only_guarantees_past_bookings_cannot_be_replaced(
-    installation: Installation,
-) -> None:
-    guaranteed(installation)
-    (account,) = installation.accounts()
+def test_a_card_with_only_past_bookings_cannot_be_replaced(installation: Installation) -> None:
+    account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     installation.clock.advance(agreement.terms.ends_at - installation.clock.now())
     cookie = entered(installation)
@@ -897,7 +793,7 @@ def test_a_card_that_only_guarantees_past_bookings_cannot_be_replaced(
         installation.container.replace_card()(cookie, account.account_id)
 
 
-def test_a_center_that_takes_no_cards_does_not_let_guests_replace_cards(
+def test_guests_cannot_replace_cards_if_the_center_takes_no_cards(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()
@@ -911,12 +807,12 @@ def test_a_center_that_takes_no_cards_does_not_let_guests_replace_cards(
     assert installation.accounts() == ()
 
 
-def test_an_erasure_ends_every_link_or_visit_to_the_guests_own_page(
-    installation: Installation,
-) -> None:
+def test_an_erasure_ends_every_portal_link_and_visit(installation: Installation) -> None:
     account = installation.stored_card()
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
+    with installation.storage.read() as unit:
+        (session,) = unit.portal_sessions.of(GUEST_ID)
 
     installation.erase_guest()
 
@@ -924,30 +820,16 @@ def test_an_erasure_ends_every_link_or_visit_to_the_guests_own_page(
         installation.container.enter_portal()(secret)
     with pytest.raises(PortalEnded):
         change(installation, cookie, account, CardChange.REMOVE)
-    with installation.storage.read() as unit:
-        assert list(unit.portal_sessions.of(GUEST_ID)) == []
-
-
-def test_finishing_an_erasure_deletes_portal_links_that_an_earlier_release_left(
-    installation: Installation,
-) -> None:
-    opened(installation)
-    with installation.storage.read() as unit:
-        (session,) = unit.portal_sessions.of(GUEST_ID)
-    installation.erase_guest()
-    with installation.storage.write() as unit:
-        unit.portal_sessions.add(session)
-        unit.commit()
-
+    # Finishing the erasure deletes the links that an earlier release left.
+    with committed(installation.storage) as writing:
+        assert list(writing.portal_sessions.of(GUEST_ID)) == []
+        writing.portal_sessions.add(session)
     installation.container.finish_erasures()()
-
     with installation.storage.read() as unit:
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_a_link_to_the_guests_own_page_ends_when_its_access_token_is_revoked(
-    installation: Installation,
-) -> None:
+def test_a_portal_link_ends_when_its_access_token_is_revoked(installation: Installation) -> None:
     token = installation.token_for(installation.caller)
     secret = opened(installation, access_token=token)
     cookie = installation.container.enter_portal()(secret)
@@ -964,30 +846,17 @@ def test_a_link_to_the_guests_own_page_ends_when_its_access_token_is_revoked(
 
 
 @pytest.mark.parametrize("may_view", [True, False])
-def test_the_guests_own_page_shows_the_guests_name_only_if_the_caller_may_read_guests(
+def test_the_portal_shows_the_guests_name_only_if_the_caller_may_read_guests(
     installation: Installation, may_view: bool
 ) -> None:
     permissions = {Permission.GUESTS_PORTAL, *([Permission.GUESTS_VIEW] if may_view else [])}
-    caller = installation.a_caller(*permissions)
-    secret = installation.container.open_portal()(
-        caller,
-        access_token="",
-        guest_id=GUEST_ID,
-        center_id=CENTER_ID,
-        return_uri=HOME,
-        locale=None,
-    ).secret
+    cookie = entered(installation, caller=installation.a_caller(*permissions))
 
-    page = page_of(installation, installation.container.enter_portal()(secret))
-
-    assert (page.guest is not None) == may_view
+    assert (page_of(installation, cookie).guest is not None) == may_view
 
 
-def test_pressing_the_replace_button_twice_leads_to_the_same_session(
-    installation: Installation,
-) -> None:
+def test_pressing_the_replace_button_twice_starts_one_session(installation: Installation) -> None:
     account = installation.stored_card()
-    installation.clock.advance(timedelta(minutes=1))
     cookie = entered(installation)
 
     first, again = (replacing(installation, cookie, account) for _ in range(2))
@@ -995,7 +864,7 @@ def test_pressing_the_replace_button_twice_leads_to_the_same_session(
     assert first.token_id == again.token_id
 
 
-def test_merging_guests_ends_the_links_to_both_guests_own_pages(installation: Installation) -> None:
+def test_merging_guests_ends_the_portal_links_of_both_guests(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     account = installation.stored_card(guest_id=OTHER_GUEST_ID)
     stays, goes = opened(installation), opened(installation, guest_id=OTHER_GUEST_ID)
@@ -1015,9 +884,7 @@ def test_merging_guests_ends_the_links_to_both_guests_own_pages(installation: In
     assert len(page_of(installation, entered(installation)).cards) == 1
 
 
-def test_a_copy_of_the_installation_has_no_links_to_guests_own_pages(
-    installation: Installation,
-) -> None:
+def test_a_copy_of_the_installation_has_no_portal_links(installation: Installation) -> None:
     cookie = entered(installation)
 
     assert installation.container.separate_copy()()["portal_sessions"] == 1
@@ -1026,9 +893,7 @@ def test_a_copy_of_the_installation_has_no_links_to_guests_own_pages(
         page_of(installation, cookie)
 
 
-def test_the_export_of_a_guest_includes_portal_links_but_no_secrets(
-    installation: Installation,
-) -> None:
+def test_the_export_of_a_guest_has_portal_links_but_no_secrets(installation: Installation) -> None:
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
 
@@ -1039,7 +904,7 @@ def test_the_export_of_a_guest_includes_portal_links_but_no_secrets(
     assert not any(each in exported for each in (hash_of(secret), hash_of(own), portal_id))
 
 
-def test_links_to_a_guests_own_page_are_deleted_after_a_week(installation: Installation) -> None:
+def test_portal_links_are_deleted_after_a_week(installation: Installation) -> None:
     secret = opened(installation)
     installation.clock.advance(KEPT_FOR)
     installation.container.forget_old_records()()
