@@ -5,12 +5,13 @@ from contextlib import suppress
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.billing import COUNTRY_CODES, MAX_LENGTHS, BillingInfo, parse_billing_info
 from domain.errors import BillingInfoInvalid, Refusal
 from domain.fields import is_clean
+from tests.fuzzing import TIMES
 from tests.strategies import anything
 
 RIGHT: dict[str, list[object]] = {
@@ -105,6 +106,7 @@ WORDS = st.sampled_from(
 TEXTS = st.lists(WORDS | st.text(max_size=5), max_size=6).map("".join)
 
 
+@settings(max_examples=40 * TIMES)
 @given(st.dictionaries(st.sampled_from(list(MAX_LENGTHS)), TEXTS | anything, max_size=4))
 def test_accepted_billing_info_is_safe_text(value: dict[str, object]) -> None:
     with suppress(Refusal):

@@ -53,9 +53,7 @@ class TestIssuingTokens:
             ),
         )
 
-    def test_an_access_token_may_be_limited_to_some_centers(
-        self, installation: Installation
-    ) -> None:
+    def test_a_token_may_be_limited_to_some_centers(self, installation: Installation) -> None:
         spa = CenterId("abcdefab-cdef-4abc-8def-abcdefabcdef")
         installation.has_center(a_center(id=spa))
 
@@ -97,9 +95,7 @@ class TestIssuingTokens:
         assert refused.value.expected.startswith(expected)
         assert not installation.access_tokens()
 
-    def test_issuing_a_token_for_an_unknown_center_is_refused(
-        self, installation: Installation
-    ) -> None:
+    def test_a_token_for_an_unknown_center_is_refused(self, installation: Installation) -> None:
         with pytest.raises(
             CenterNotFound, match=f"^there is no center {GUEST_ID}: import it first$"
         ):
@@ -165,9 +161,7 @@ class TestRevokingTokens:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_a_prefix_that_two_tokens_share_does_not_revoke_either_token(
-        self, installation: Installation
-    ) -> None:
+    def test_a_prefix_of_two_tokens_revokes_no_token(self, installation: Installation) -> None:
         for secret in ("same-text-1", "same-text-2"):
             _, kept = AccessToken.issue(
                 an_access_token().caller,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from adapters.psp_suite.samples import GUEST_ID
-from domain.agreements.agreement import Agreement
+from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
 from domain.agreements.click import ShownAgreement
 from domain.cards.account import Account
 from domain.hosted_payments.find_way_back import WayBack
 from domain.hosted_payments.show_agreement import name_of
+from domain.identifiers import AgreementId
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID
+from tests.databases import committed
 from tests.installation import GOOD_CARD, Installation
 
 DAY: Final = timedelta(days=1)
@@ -113,6 +116,14 @@ def guaranteed_card(installation: Installation, **changes: Any) -> Account:
 def agreements(installation: Installation, account: Account) -> list[Agreement]:
     with installation.storage.read() as unit:
         return [*unit.agreements.of_account(account.account_id)]
+
+
+def has_20_open_agreements(installation: Installation, account: Account) -> None:
+    """Copy the only agreement of a card until the card has as many as it may have."""
+    (first,) = agreements(installation, account)
+    with committed(installation.storage) as unit:
+        for _ in range(1, MAX_OPEN_AGREEMENTS):
+            unit.agreements.add(replace(first, agreement_id=AgreementId(installation.ids.uuid())))
 
 
 def end(

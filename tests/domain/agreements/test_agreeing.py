@@ -7,14 +7,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from adapters.psp_suite.samples import OTHER_GUEST_ID, a_uuid
-from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, EndOfAgreement
+from domain.agreements.agreement import EndOfAgreement
 from domain.agreements.click import MAX_CLICKS, click_for
-from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import (
     AgreementEnded,
     AgreementNotFound,
     AgreementReferenceUsed,
-    CenterKeepsOneCard,
     ConsentNotSet,
     GuestIdNotUsable,
     IdempotencyKeyReused,
@@ -28,7 +26,6 @@ from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
-from tests.databases import change_by_hand
 from tests.domain.agreements.bookings import (
     DAY,
     a_booking,
@@ -38,6 +35,7 @@ from tests.domain.agreements.bookings import (
     end,
     guaranteed,
     guaranteed_card,
+    has_20_open_agreements,
     started,
     takes_agreements,
     way_back,
@@ -47,9 +45,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Install
 pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
-def test_a_card_that_guarantees_a_booking_is_kept_for_a_week_after_the_booking_ends(
-    installation: Installation,
-) -> None:
+def test_the_card_of_a_booking_is_kept_for_a_week_after_its_end(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     clicked_at = installation.clock.now()
     session = guaranteed(installation)
@@ -84,9 +80,7 @@ def test_an_agreement_stores_the_text_that_the_guest_was_shown(installation: Ins
     assert (consent.text, consent.version) == (shown.text.text, shown.text.version)
 
 
-def test_the_guest_agrees_on_our_page_even_if_the_psps_page_shows_the_consent_text(
-    installation: Installation,
-) -> None:
+def test_a_guest_always_agrees_to_a_booking_on_our_page(installation: Installation) -> None:
     session = started(installation)
     with pytest.raises(ClickNeeded):
         installation.open_page(session)
@@ -97,22 +91,7 @@ def test_the_guest_agrees_on_our_page_even_if_the_psps_page_shows_the_consent_te
     assert request.consent.text.startswith("This card guarantees your booking at Harbor Spa: ")
 
 
-def test_ticking_the_box_allows_the_center_to_keep_the_card_on_file(
-    installation: Installation,
-) -> None:
-    general = agreement_on_page(installation, started(installation))
-    guaranteed(installation, keeps=True, agreement=a_booking(installation, reference="other"))
-
-    (account,) = installation.accounts()
-    assert account.keep_until is None
-    (consent,) = installation.consents(account)
-    assert consent.text == general.general.text
-    assert len(agreements(installation, account)) == 1
-
-
-def test_the_agreement_text_changes_when_the_booking_can_no_longer_be_cancelled(
-    installation: Installation,
-) -> None:
+def test_the_agreement_text_changes_after_the_free_cancellation(installation: Installation) -> None:
     installation.configure(link_minutes=30 * 24 * 60)
     session = started(installation, link_minutes=30 * 24 * 60)
     early = agreement_on_page(installation, session)
@@ -122,37 +101,6 @@ def test_the_agreement_text_changes_when_the_booking_can_no_longer_be_cancelled(
     assert "no longer be cancelled" in late.text.text
     with pytest.raises(ClickNeeded):
         agree(installation, session, agreed=early.digest)
-
-
-def test_typing_the_card_on_file_again_for_another_booking_keeps_the_account(
-    installation: Installation,
-) -> None:
-    guaranteed(installation)
-    (first,) = installation.accounts()
-    guaranteed(installation, agreement=a_booking(installation, 40, reference="booking-18"))
-
-    (account,) = installation.accounts()
-    assert account.account_id == first.account_id
-    references = [each.terms.reference for each in agreements(installation, account)]
-    assert sorted(references) == ["booking-17", "booking-18"]
-    assert first.keep_until is not None
-    assert account.keep_until == first.keep_until + 30 * DAY
-    installation.reconcile()
-    assert installation.tokens_at_psp() == {account.token}
-
-
-@pytest.mark.parametrize("keeps_first", [True, False])
-def test_a_card_that_the_guest_allowed_the_center_to_keep_has_no_removal_date(
-    installation: Installation, keeps_first: bool
-) -> None:
-    guaranteed(installation, keeps=keeps_first)
-    guaranteed(
-        installation,
-        keeps=not keeps_first,
-        agreement=a_booking(installation, reference="booking-18"),
-    )
-    (account,) = installation.accounts()
-    assert account.keep_until is None
 
 
 @pytest.mark.parametrize("expiry", [(9, 2031), (10, 2033)])
@@ -195,9 +143,7 @@ def test_sessions_for_two_bookings_with_the_same_card_may_settle_in_either_order
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_an_event_tells_that_a_session_that_settles_late_keeps_the_card_of_a_booking(
-    installation: Installation,
-) -> None:
+def test_an_event_tells_of_a_late_session_that_keeps_the_card(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_RENEWED])
     late = installation.session_with_card()
     installation.clock.advance(timedelta(minutes=1))
@@ -210,9 +156,7 @@ def test_an_event_tells_that_a_session_that_settles_late_keeps_the_card_of_a_boo
     assert (told.event.token_id, told.event.account_id) == (late.token_id, account.account_id)
 
 
-def test_guaranteeing_a_booking_does_not_change_the_general_consent_of_a_card(
-    installation: Installation,
-) -> None:
+def test_a_booking_does_not_change_the_general_consent(installation: Installation) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(hours=1))
     account = guaranteed_card(installation)
@@ -246,9 +190,7 @@ def test_a_booking_with_another_reference_gets_another_session(installation: Ins
     assert second.token_id != first.token_id
 
 
-def test_an_idempotency_key_cannot_be_reused_for_another_booking(
-    installation: Installation,
-) -> None:
+def test_an_idempotency_key_cannot_be_used_for_another_booking(installation: Installation) -> None:
     booking = a_booking(installation)
     installation.add_card(agreement=booking)
     installation.add_card(agreement=booking, idempotency_key="key")
@@ -259,9 +201,7 @@ def test_an_idempotency_key_cannot_be_reused_for_another_booking(
     assert installation.add_card(idempotency_key="other-key").agreement is None
 
 
-def test_a_booking_whose_session_ended_without_a_card_gets_a_new_session(
-    installation: Installation,
-) -> None:
+def test_a_booking_gets_a_new_session_if_the_last_had_no_card(installation: Installation) -> None:
     booking = a_booking(installation)
     first = installation.add_card(agreement=booking)
     installation.clock.advance(timedelta(hours=1))
@@ -287,9 +227,7 @@ def test_a_booking_gets_no_new_session_while_a_card_guarantees_the_booking(
     assert is_same is (change == "nothing")
 
 
-def test_add_card_with_an_agreement_is_refused_if_the_center_has_no_reservation_text(
-    installation: Installation,
-) -> None:
+def test_an_agreement_requires_a_reservation_text_of_the_center(installation: Installation) -> None:
     installation.has_other_center()
     with pytest.raises(ConsentNotSet):
         started(installation, center_id=OTHER_CENTER_ID)
@@ -331,12 +269,11 @@ def test_the_link_for_a_booking_expires_when_the_booking_ends(installation: Inst
 
 
 def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> None:
-    for number in range(MAX_OPEN_AGREEMENTS):
-        guaranteed(installation, agreement=a_booking(installation, reference=f"booking-{number}"))
+    account = guaranteed_card(installation)
+    has_20_open_agreements(installation, account)
     with pytest.raises(TooManyAgreements):
         started(installation, agreement=a_booking(installation, reference="one more"))
 
-    (account,) = installation.accounts()
     replaces = agreements(installation, account)[0].agreement_id
     changed = a_booking(installation, reference="changed", replaces=replaces)
     assert guaranteed(installation, agreement=changed).status is SessionStatus.COMPLETED
@@ -345,20 +282,6 @@ def test_a_card_has_at_most_20_open_agreements(installation: Installation) -> No
     session = guaranteed(installation, agreement=a_booking(installation, reference="one more"))
     assert session.failure is not None
     assert session.failure.type == TooManyAgreements.type
-
-
-def test_a_center_that_keeps_one_card_per_guest_refuses_a_second_card_when_it_is_typed(
-    installation: Installation,
-) -> None:
-    installation.configure(cards_per_guest=CardsPerGuest.ONE)
-    guaranteed(installation)
-    again = guaranteed(installation, agreement=a_booking(installation, reference="booking-18"))
-    assert again.status is SessionStatus.COMPLETED
-    other = guaranteed(
-        installation, OTHER_GOOD_CARD, agreement=a_booking(installation, reference="booking-19")
-    )
-    assert other.failure is not None
-    assert other.failure.type == CenterKeepsOneCard.type
 
 
 @pytest.mark.parametrize(
@@ -376,9 +299,7 @@ def test_the_agreement_text_is_shown_in_a_language_that_the_center_has_set(
     assert installation.return_to_shop(session) == REDIRECT_URI
 
 
-def test_agreeing_to_a_changed_booking_replaces_the_agreement_for_the_old_booking(
-    installation: Installation,
-) -> None:
+def test_agreeing_to_a_changed_booking_replaces_the_agreement(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])
     account = guaranteed_card(installation, agreement=a_booking(installation, 40))
     (old,) = agreements(installation, account)
@@ -397,9 +318,7 @@ def test_agreeing_to_a_changed_booking_replaces_the_agreement_for_the_old_bookin
     assert (told.event.agreement_id, told.event.reason) == (old.agreement_id, "replaced")
 
 
-def test_a_booking_can_replace_only_an_open_agreement_of_the_same_guest(
-    installation: Installation,
-) -> None:
+def test_a_booking_replaces_only_open_agreements_of_its_guest(installation: Installation) -> None:
     account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     other = a_booking(installation, reference="other", replaces=agreement.agreement_id)
@@ -419,9 +338,7 @@ def test_a_booking_can_replace_only_an_open_agreement_of_the_same_guest(
         )
 
 
-def test_submitting_an_outdated_agreement_form_after_agreeing_changes_nothing(
-    installation: Installation,
-) -> None:
+def test_an_outdated_form_sent_after_agreeing_changes_nothing(installation: Installation) -> None:
     session = started(installation)
     agree(installation, session)
     clicks = installation.session(session.token_id).clicks
@@ -453,9 +370,7 @@ def test_a_card_is_kept_only_if_the_last_click_in_each_browser_ticked_the_box(
     assert (account.keep_until is None) is is_kept
 
 
-def test_the_last_recorded_click_before_the_card_was_typed_applies_to_the_card(
-    installation: Installation,
-) -> None:
+def test_the_last_click_before_the_card_was_typed_applies(installation: Installation) -> None:
     session = started(installation)
     agree(installation, session, keeps=True)
     installation.clock.advance(timedelta(seconds=20))
@@ -477,9 +392,7 @@ def test_the_last_recorded_click_before_the_card_was_typed_applies_to_the_card(
     assert click.agreed_at == clicks[0].agreed_at
 
 
-def test_a_caller_does_not_get_the_link_that_another_caller_created_for_a_booking(
-    installation: Installation,
-) -> None:
+def test_a_caller_gets_no_link_that_another_caller_created(installation: Installation) -> None:
     booking = a_booking(installation)
     session = installation.add_card(agreement=booking)
     other = Caller(
@@ -490,22 +403,7 @@ def test_a_caller_does_not_get_the_link_that_another_caller_created_for_a_bookin
     assert installation.add_card(agreement=booking) == session
 
 
-def test_a_booking_whose_session_was_cancelled_gets_a_new_session_during_a_psp_outage(
-    installation: Installation,
-) -> None:
-    booking = a_booking(installation)
-    first = installation.add_card(agreement=booking)
-    agree(installation, first)
-    installation.clock.advance(timedelta(seconds=20))
-    installation.provider.have(Trouble.BEFORE_IT_ACTED, "outcome", "close")
-    installation.cancel_session(first)
-    second = installation.add_card(agreement=booking)
-    assert second.token_id != first.token_id
-
-
-def test_a_booking_has_one_open_agreement_even_if_two_sessions_store_a_card_for_it(
-    installation: Installation,
-) -> None:
+def test_a_booking_with_two_sessions_has_one_open_agreement(installation: Installation) -> None:
     booking = a_booking(installation)
     first = installation.add_card(agreement=booking)
     agree(installation, first)
@@ -580,9 +478,7 @@ def test_an_agreement_that_was_replaced_after_its_booking_ended_allows_no_charge
     assert [each.token_id for each in chargeable] == [session.token_id]
 
 
-def test_a_guest_with_an_open_link_may_agree_after_the_reservation_text_was_removed(
-    installation: Installation,
-) -> None:
+def test_a_guest_may_agree_after_the_text_of_the_center_is_gone(installation: Installation) -> None:
     session = started(installation)
     installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
     installation.container.set_center()(CENTER_ID, {"time_zone": None})
@@ -591,35 +487,13 @@ def test_a_guest_with_an_open_link_may_agree_after_the_reservation_text_was_remo
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_typed_before_the_booking_ended_is_stored_after_a_psp_outage(
-    installation: Installation,
-) -> None:
+def test_a_card_typed_before_the_booking_ended_is_stored_late(installation: Installation) -> None:
     session = started(installation, agreement=a_booking(installation, 0, cancel_by=None))
     agree(installation, session)
     installation.type_card(session)
     installation.clock.advance(timedelta(hours=2))
     installation.reconcile()
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
-
-
-def test_erasing_a_guest_removes_the_details_of_bookings_from_sessions(
-    installation: Installation,
-) -> None:
-    session = started(installation, agreement=a_booking(installation, description="For Ada"))
-    agree(installation, session)
-    installation.erase_guest()
-    assert "Ada" not in repr(installation.session(session.token_id))
-
-
-def test_erasing_a_guest_clears_the_reference_of_an_agreement_that_cannot_be_decoded(
-    installation: Installation,
-) -> None:
-    account = guaranteed_card(installation)
-    change_by_hand(installation.storage, "UPDATE agreements SET reason = 'odd'")
-    installation.erase_guest()
-    change_by_hand(installation.storage, "UPDATE agreements SET reason = NULL")
-    (agreement,) = agreements(installation, account)
-    assert (agreement.terms.reference, agreement.due_at) == ("", None)
 
 
 def test_reading_the_agreement_of_an_erased_guest_is_refused(installation: Installation) -> None:

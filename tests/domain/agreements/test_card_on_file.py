@@ -9,18 +9,16 @@ from datetime import timedelta
 import pytest
 
 from adapters.psp_suite.samples import OTHER_GUEST_ID
-from domain.agreements.agreement import MAX_OPEN_AGREEMENTS
 from domain.cards.account import Account
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.events.event import EventType
 from domain.hosted_payments.link import ClickNeeded, LinkCancelled
-from domain.identifiers import AgreementId
 from domain.psps.card import Funding
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
 from tests.builders import a_guest
-from tests.databases import change_by_hand, committed
+from tests.databases import change_by_hand
 from tests.domain.agreements.bookings import (
     DAY,
     a_booking,
@@ -29,6 +27,7 @@ from tests.domain.agreements.bookings import (
     agreements,
     guaranteed,
     guaranteed_card,
+    has_20_open_agreements,
     second_booking,
     started,
     way_back,
@@ -38,9 +37,7 @@ from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Ins
 pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
-def test_one_click_guarantees_another_booking_with_the_card_on_file(
-    installation: Installation,
-) -> None:
+def test_one_click_guarantees_a_booking_with_the_card_on_file(installation: Installation) -> None:
     account = guaranteed_card(installation)
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = second_booking(installation)
@@ -66,9 +63,8 @@ def test_one_click_guarantees_another_booking_with_the_card_on_file(
     assert consents[session.token_id].text == second.shown.text
 
 
-def test_a_click_with_the_box_ticked_allows_the_center_to_keep_the_card_on_file(
-    installation: Installation,
-) -> None:
+def test_a_click_with_the_box_ticked_keeps_the_card_on_file(installation: Installation) -> None:
+    installation.configure(cards_per_guest=CardsPerGuest.ONE)
     account = guaranteed_card(installation)
     session = second_booking(installation)
     general = agreement_on_page(installation, session).general
@@ -90,9 +86,7 @@ def test_a_second_click_on_the_agree_button_changes_nothing(installation: Instal
     assert len(agreements(installation, account)) == 2
 
 
-def test_the_page_offers_the_card_on_file_only_if_the_shop_requests_reuse(
-    installation: Installation,
-) -> None:
+def test_the_card_on_file_is_offered_only_if_requested(installation: Installation) -> None:
     guaranteed(installation)
     session = started(installation, agreement=a_booking(installation, reference="booking-18"))
     assert way_back(installation, session).card is None
@@ -115,13 +109,6 @@ def _the_card_expires_before_the_booking(installation: Installation, account: Ac
 def _the_psp_does_not_know_the_card(installation: Installation, account: Account) -> None:
     since = installation.clock.now()
     installation.put_account(replace(account, refusals=1, refused_since=since))
-
-
-def _the_card_has_20_open_agreements(installation: Installation, account: Account) -> None:
-    (first,) = agreements(installation, account)
-    with committed(installation.storage) as unit:
-        for _ in range(1, MAX_OPEN_AGREEMENTS):
-            unit.agreements.add(replace(first, agreement_id=AgreementId(installation.ids.uuid())))
 
 
 def _the_card_had_to_go(installation: Installation, account: Account) -> None:
@@ -148,7 +135,7 @@ def _the_link_is_a_day_old(installation: Installation, _: Account) -> None:
         _the_card_is_removed,
         _the_card_expires_before_the_booking,
         _the_psp_does_not_know_the_card,
-        _the_card_has_20_open_agreements,
+        has_20_open_agreements,
         _the_card_had_to_go,
         _an_agreement_of_the_card_cannot_be_decoded,
         _another_guest_is_merged_into_the_guest,
@@ -175,9 +162,7 @@ def test_the_guest_must_type_a_card_if_the_offered_card_became_unusable(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_the_guest_must_agree_again_if_the_bank_changed_the_offered_card(
-    installation: Installation,
-) -> None:
+def test_the_guest_agrees_again_if_the_bank_changed_the_card(installation: Installation) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     installation.put_account(replace(account, last_four="0000"))
@@ -197,9 +182,7 @@ def test_a_guest_cannot_use_the_card_of_another_guest(installation: Installation
         agree(installation, session, card=account)
 
 
-def test_the_page_does_not_offer_a_card_that_lacks_the_required_authentication(
-    installation: Installation,
-) -> None:
+def test_a_card_without_required_authentication_is_not_offered(installation: Installation) -> None:
     account = guaranteed_card(installation)
     installation.put_account(replace(account, authenticated=False))
     session = second_booking(installation, authentication="required")
@@ -209,9 +192,7 @@ def test_the_page_does_not_offer_a_card_that_lacks_the_required_authentication(
     assert way_back(installation, session).card is not None
 
 
-def test_the_page_does_not_offer_a_card_whose_funding_the_center_refuses(
-    installation: Installation,
-) -> None:
+def test_a_card_whose_funding_the_center_refuses_is_not_offered(installation: Installation) -> None:
     account = guaranteed_card(installation)
     installation.put_account(replace(account, funding=Funding.PREPAID))
     installation.configure(refuse_funding=frozenset({Funding.PREPAID}))
@@ -230,19 +211,7 @@ def test_the_page_offers_the_default_card_of_the_guest_first(installation: Insta
     assert installation.session(session.token_id).account_id == second.account_id
 
 
-def test_a_guest_limited_to_one_card_can_use_the_card_on_file_for_another_booking(
-    installation: Installation,
-) -> None:
-    installation.configure(cards_per_guest=CardsPerGuest.ONE)
-    account = guaranteed_card(installation)
-    session = second_booking(installation)
-    agree(installation, session, card=account)
-    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
-
-
-def test_the_guest_may_type_another_card_instead_of_using_the_card_on_file(
-    installation: Installation,
-) -> None:
+def test_the_guest_may_type_another_card_than_the_card_on_file(installation: Installation) -> None:
     guaranteed(installation)
     session = second_booking(installation)
     found = installation.container.find_way_back()(key=session.link_key, another_card=True)
@@ -322,9 +291,7 @@ def receive_webhooks(installation: Installation) -> None:
         installation.receive_webhook(installation.webhook(event.body))
 
 
-def test_a_guest_who_had_too_many_cards_refused_may_still_use_the_card_on_file(
-    installation: Installation,
-) -> None:
+def test_a_guest_with_many_refused_cards_may_use_the_old_card(installation: Installation) -> None:
     account = guaranteed_card(installation)
     installation.configure(card_testing_limits="guest=off/1")
     installation.session_with_card(DECLINED_CARD)

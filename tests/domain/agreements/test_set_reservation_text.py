@@ -46,24 +46,17 @@ def test_the_shipped_reservation_text_is_used_unless_the_operator_supplies_a_tex
     assert stored(installation) == [own]
 
 
-def test_a_reservation_text_can_be_removed(
-    installation: Installation, set_text: SetReservationText
-) -> None:
-    set_text(CENTER_ID, "de")
-    for _ in range(2):
-        done = set_text(CENTER_ID, "de", off=True)
-        assert (done.text, done.example) == (None, None)
-    assert stored(installation) == []
-
-
-def test_each_change_to_a_reservation_text_is_in_the_audit_trail(
+def test_removing_a_reservation_text_is_in_the_audit_trail(
     installation: Installation, set_text: SetReservationText
 ) -> None:
     for _ in range(2):
         set_text(CENTER_ID, "de")
     installation.clock.advance(timedelta(seconds=1))
-    set_text(CENTER_ID, "de", off=True)
+    for _ in range(2):
+        done = set_text(CENTER_ID, "de", off=True)
+        assert (done.text, done.example) == (None, None)
 
+    assert stored(installation) == []
     entries = audit_trail(installation.storage, about=CENTER_ID)
     assert [each.details for each in entries if each.action is Action.CONSENT_SET] == [
         {"for": "reservation", "language": "de", "version": "none"},
@@ -71,9 +64,7 @@ def test_each_change_to_a_reservation_text_is_in_the_audit_trail(
     ]
 
 
-def test_a_reservation_text_is_refused_for_a_center_without_a_time_zone(
-    installation: Installation,
-) -> None:
+def test_a_reservation_text_requires_a_time_zone_of_the_center(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="center with a time zone"):
         installation.container.set_reservation_text()(CENTER_ID, "en")
     assert stored(installation) == []

@@ -25,9 +25,7 @@ def trail(installation: Installation, **within: Any) -> list[Noted]:
     return [(each.actor, each.action, each.about, each.details) for each in entries]
 
 
-def test_the_audit_trail_names_the_caller_for_whom_a_token_was_issued(
-    installation: Installation,
-) -> None:
+def test_the_audit_trail_names_the_caller_of_an_issued_token(installation: Installation) -> None:
     container = installation.container
     token = container.issue_token()(
         caller="kiosk",
@@ -90,9 +88,7 @@ def test_the_audit_trail_names_the_caller_that_removed_a_card(installation: Inst
     )
 
 
-def test_cancelling_all_sessions_of_a_caller_adds_one_entry_to_the_audit_trail(
-    installation: Installation,
-) -> None:
+def test_cancelling_all_sessions_of_a_caller_adds_one_entry(installation: Installation) -> None:
     cancel = installation.container.cancel_sessions_of_caller()
     installation.token_for(installation.caller)
     for number in range(3):
@@ -104,9 +100,7 @@ def test_cancelling_all_sessions_of_a_caller_adds_one_entry_to_the_audit_trail(
     assert trail(installation, about="web-shop") == [noted]
 
 
-def test_the_audit_trail_records_each_act_of_an_operator_with_its_details(
-    installation: Installation,
-) -> None:
+def test_the_audit_trail_records_each_act_of_an_operator(installation: Installation) -> None:
     for _ in range(2):
         installation.container.note_operators_act()(Action.BACKUP_COMPLETED, "backup", {"files": 3})
 

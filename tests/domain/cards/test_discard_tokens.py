@@ -38,9 +38,7 @@ def removed(installation: Installation) -> Account:
     return installation.removed_card()
 
 
-def test_a_discard_is_not_scheduled_for_the_token_of_an_active_account(
-    installation: Installation,
-) -> None:
+def test_the_token_of_an_active_account_gets_no_discard(installation: Installation) -> None:
     account = installation.stored_card()
 
     assert note(installation, account) is None

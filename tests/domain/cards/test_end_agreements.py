@@ -73,14 +73,6 @@ def test_a_card_is_kept_for_the_grace_period_after_the_shop_ended_its_agreement(
     assert (entry.action, entry.actor) == (Action.AGREEMENT_ENDED, "caller:web-shop")
 
 
-def test_ending_one_of_two_agreements_keeps_the_card_for_the_other_agreement(
-    installation: Installation, account: Account
-) -> None:
-    first, second = (agreed(installation, account, number, 10 * number) for number in (1, 2))
-    end(installation, first)
-    assert installation.account(account.account_id).keep_until == second.kept_until
-
-
 def test_ending_an_agreement_does_not_end_the_general_consent_to_keep_the_card(
     installation: Installation, account: Account
 ) -> None:

@@ -31,9 +31,7 @@ def remove(installation: Installation) -> bool:
     return installation.container.remove_ended_cards()()
 
 
-def test_a_card_is_removed_after_the_time_that_the_page_showed_to_its_guest(
-    installation: Installation,
-) -> None:
+def test_a_card_is_removed_after_the_time_that_the_page_showed(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
     account = kept_for(installation, 7)
     installation.clock.advance(7 * DAY)
@@ -53,18 +51,7 @@ def test_a_card_is_removed_after_the_time_that_the_page_showed_to_its_guest(
     assert not remove(installation)
 
 
-def test_a_card_that_the_guest_allowed_the_center_to_keep_is_not_removed(
-    installation: Installation,
-) -> None:
-    account = installation.stored_card()
-    installation.clock.advance(1000 * DAY)
-    remove(installation)
-    assert [each.account_id for each in installation.accounts()] == [account.account_id]
-
-
-def test_the_newest_other_card_becomes_the_default_after_the_default_was_removed(
-    installation: Installation,
-) -> None:
+def test_the_newest_other_card_becomes_the_default(installation: Installation) -> None:
     goes = kept_for(installation, 1)
     stays = installation.stored_card(OTHER_GOOD_CARD)
     assert goes.is_default
@@ -73,9 +60,7 @@ def test_the_newest_other_card_becomes_the_default_after_the_default_was_removed
     assert installation.accounts() == (replace(stays, is_default=True),)
 
 
-def test_a_card_that_gets_a_new_agreement_during_its_removal_is_kept(
-    installation: Installation,
-) -> None:
+def test_a_card_that_gets_an_agreement_during_its_removal_stays(installation: Installation) -> None:
     account = kept_for(installation, 1)
     installation.clock.advance(2 * DAY)
     longer = replace(account, keep_until=installation.clock.now() + DAY)
@@ -84,9 +69,7 @@ def test_a_card_that_gets_a_new_agreement_during_its_removal_is_kept(
     assert installation.accounts() == (longer,)
 
 
-def test_a_card_that_two_processes_remove_concurrently_is_removed_once(
-    installation: Installation,
-) -> None:
+def test_a_card_that_two_processes_remove_is_removed_once(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
     account = kept_for(installation, 1)
     installation.clock.advance(2 * DAY)

@@ -26,9 +26,7 @@ def kept(installation: Installation) -> str | None:
         return unit.merchant_identities.get(*ACCOUNT)
 
 
-def test_trusting_new_psp_keys_deletes_the_stored_identity_of_the_first_merchant(
-    installation: Installation,
-) -> None:
+def test_trusting_new_psp_keys_deletes_the_stored_identity(installation: Installation) -> None:
     installation.container.trust_keys()(ACCOUNT)
 
     recognize = installation.container.recognize_merchant()
@@ -41,10 +39,7 @@ def test_trusting_new_psp_keys_deletes_the_stored_identity_of_the_first_merchant
 
 @pytest.mark.parametrize(
     "left",
-    [
-        an_account(),
-        a_discard(),
-    ],
+    [an_account(), a_discard()],
     ids=["a card", "a discard"],
 )
 def test_new_psp_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
@@ -57,18 +52,14 @@ def test_new_psp_keys_are_not_trusted_while_cards_or_discards_need_the_first_key
     assert kept(installation) == "the wrong one"
 
 
-def test_trusting_psp_keys_is_refused_if_the_merchant_account_has_no_stored_identity(
-    installation: Installation,
-) -> None:
+def test_trusting_psp_keys_requires_a_stored_identity(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="was stored by this installation"):
         installation.container.trust_keys()(
             ACCOUNT._replace(merchant_account=MerchantAccount("another"))
         )
 
 
-def test_a_copy_of_the_installation_does_not_trust_the_psp_keys_of_its_original(
-    installation: Installation,
-) -> None:
+def test_a_copy_of_the_installation_does_not_trust_its_psp_keys(installation: Installation) -> None:
     with committed(installation.storage) as unit:
         unit.installations.let_go_of_original(installation.clock.now())
 

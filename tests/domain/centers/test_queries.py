@@ -35,9 +35,7 @@ def test_centers_are_listed_by_name_with_their_configuration(installation: Insta
     assert (second_page.items, second_page.total) == (found.items[1:], 2)
 
 
-def test_a_caller_limited_to_some_centers_sees_only_these_centers(
-    installation: Installation,
-) -> None:
+def test_a_limited_caller_sees_only_its_centers(installation: Installation) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     caller = installation.a_caller(Permission.GUESTS_VIEW, centers=frozenset({OTHER_CENTER_ID}))
 

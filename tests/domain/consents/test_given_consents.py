@@ -21,9 +21,7 @@ def consents(installation: Installation, account: Account) -> Sequence[GivenCons
 
 
 # Shows I11.
-def test_a_card_keeps_the_consent_of_each_session_that_stored_or_renewed_it(
-    installation: Installation,
-) -> None:
+def test_a_card_keeps_the_consent_of_each_of_its_sessions(installation: Installation) -> None:
     first = installation.stored_card()
     installation.has_center(a_center(name="Harbor Spa & Sauna"))
     session = installation.session_with_card(expiry=(9, 2035))

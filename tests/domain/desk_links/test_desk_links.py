@@ -80,7 +80,7 @@ def another_card_needed(it: Installation) -> CardSession:
 
 def cancelled(it: Installation) -> CardSession:
     session = it.add_card()
-    it.use_cases.cancel_session(it.caller, guest_id=GUEST_ID, token_id=session.token_id)
+    it.cancel_session(session)
     return session
 
 
@@ -156,28 +156,18 @@ def test_only_a_hash_of_the_secret_of_a_desk_link_is_stored(installation: Instal
         desk_of(installation, kept.secret_hash)
 
 
-def test_the_desk_page_names_the_guest_only_if_the_caller_may_read_guests(
-    installation: Installation,
-) -> None:
+def test_the_desk_page_names_the_guest_of_an_open_session(installation: Installation) -> None:
     adding = installation.a_caller(Permission.GUESTS_ADD)
     session = installation.add_card(adding)
+    secret = made(installation, session)
 
     assert desk_of(installation, made(installation, session, caller=adding)).guest is None
-    assert desk_of(installation, made(installation, session)).guest == a_guest()
-
-
-def test_the_desk_page_of_an_ended_session_does_not_name_the_guest(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    secret = made(installation, session)
+    assert desk_of(installation, secret).guest == a_guest()
     installation.cancel_session(session)
     assert desk_of(installation, secret).guest is None
 
 
-def test_the_desk_page_still_waits_for_a_typed_card_after_the_link_expired(
-    installation: Installation,
-) -> None:
+def test_the_desk_page_waits_for_a_card_of_an_expired_link(installation: Installation) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
     installation.type_card(session)
@@ -187,9 +177,7 @@ def test_the_desk_page_still_waits_for_a_typed_card_after_the_link_expired(
     assert desk_of(installation, secret).state is DeskState.RETURNED
 
 
-def test_a_desk_link_for_another_callers_session_requires_the_permission_to_read_guests(
-    installation: Installation,
-) -> None:
+def test_a_link_for_another_callers_session_needs_a_permission(installation: Installation) -> None:
     session = installation.add_card()
     other = Caller(name=CallerName("other"), permissions=frozenset({Permission.GUESTS_ADD}))
 
@@ -257,18 +245,14 @@ def test_a_desk_link_stops_working_when_its_access_token_expires(
         desk_of(installation, secret)
 
 
-def test_a_desk_link_made_with_a_deleted_access_token_does_not_work(
-    installation: Installation,
-) -> None:
+def test_a_desk_link_of_a_deleted_access_token_does_not_work(installation: Installation) -> None:
     secret = made(installation, installation.add_card(), token="gone")
 
     with pytest.raises(DeskLinkStopped):
         desk_of(installation, secret)
 
 
-def test_cancelling_at_the_desk_records_the_caller_who_made_the_desk_link(
-    installation: Installation,
-) -> None:
+def test_a_cancellation_at_the_desk_names_the_links_caller(installation: Installation) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
 
@@ -284,29 +268,20 @@ def test_an_erasure_deletes_the_desk_links_of_the_guest(installation: Installati
     session = installation.opened_session()
     others = installation.add_card(guest_id=OTHER_GUEST_ID)
     gone, kept = made(installation, session), made(installation, others)
+    with installation.storage.read() as unit:
+        (link,) = unit.desk_links.of(session.token_id)
 
-    installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
+    installation.erase_guest()
 
     with pytest.raises(DeskLinkUnknown):
         desk_of(installation, gone)
-    assert desk_of(installation, kept).state is DeskState.CREATED
-
-
-def test_finishing_an_erasure_deletes_desk_links_that_an_earlier_release_left(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    secret = made(installation, session)
-    with installation.storage.read() as unit:
-        (link,) = unit.desk_links.of(session.token_id)
-    installation.container.erase_guest()(installation.caller, guest_id=GUEST_ID)
+    # Finishing the erasure deletes the links that an earlier release left.
     with committed(installation.storage) as unit:
         unit.desk_links.add(link)
-
     installation.container.finish_erasures()()
-
     with pytest.raises(DeskLinkUnknown):
-        desk_of(installation, secret)
+        desk_of(installation, gone)
+    assert desk_of(installation, kept).state is DeskState.CREATED
 
 
 def test_desk_links_do_not_work_in_a_copy_of_the_installation(installation: Installation) -> None:
@@ -318,25 +293,19 @@ def test_desk_links_do_not_work_in_a_copy_of_the_installation(installation: Inst
         desk_of(installation, secret)
 
 
-def test_a_desk_link_works_for_the_remaining_guest_after_two_guests_were_merged(
-    installation: Installation,
-) -> None:
+def test_a_desk_link_still_works_after_its_guest_was_merged(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     session = installation.add_card(guest_id=OTHER_GUEST_ID)
     secret = made(installation, session)
 
-    installation.use_cases.merge_guests(
-        None, guest_id=GUEST_ID, merged_id=OTHER_GUEST_ID, last_fours=[]
-    )
+    installation.merge_guests(OTHER_GUEST_ID)
 
     assert desk_of(installation, secret).guest == a_guest()
     installation.container.cancel_at_desk()(secret)
     assert installation.session(session.token_id).cancelled_at is not None
 
 
-def test_the_export_of_a_guest_includes_the_labels_of_desk_links_but_no_secrets(
-    installation: Installation,
-) -> None:
+def test_the_export_of_a_guest_has_desk_links_but_no_secrets(installation: Installation) -> None:
     secret = made(installation, installation.add_card())
 
     exported = json.dumps(installation.container.export_guest()(GUEST_ID), default=str)
@@ -346,9 +315,7 @@ def test_the_export_of_a_guest_includes_the_labels_of_desk_links_but_no_secrets(
     assert "access_token_hash" not in exported
 
 
-def test_the_page_of_a_session_with_a_desk_link_does_not_offer_the_card_on_file(
-    installation: Installation,
-) -> None:
+def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Installation) -> None:
     takes_agreements(installation)
     account = guaranteed_card(installation)
     session = second_booking(installation)

@@ -48,9 +48,7 @@ def test_events_can_be_listed_even_if_no_endpoint_exists(installation: Installat
     assert installation.deliveries() == ()
 
 
-def test_listing_events_continues_after_the_position_of_the_reader(
-    installation: Installation,
-) -> None:
+def test_listing_events_continues_after_the_readers_position(installation: Installation) -> None:
     installation.removed_card()
     first = read(installation, size=1)
     rest = read(installation, str(first.next))
@@ -75,9 +73,7 @@ def test_events_that_a_filter_skips_still_advance_the_position(
     assert read(installation, str(removed.next), types=["account.removed"]).next == removed.next
 
 
-def test_a_caller_can_read_only_events_at_its_own_centers(
-    installation: Installation,
-) -> None:
+def test_a_caller_can_read_only_events_at_its_own_centers(installation: Installation) -> None:
     installation.has_other_center()
     installation.stored_card(center_id=OTHER_CENTER_ID)
     here = installation.stored_card()
@@ -109,9 +105,6 @@ def test_listing_events_after_a_malformed_position_is_refused(
 ) -> None:
     with pytest.raises(InvalidField, match="after must be"):
         read(installation, after)
-
-
-def test_listing_events_with_two_positions_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="after must be"):
         installation.use_cases.list_events(installation.caller, afters=["0", "0"], size=1)
 
@@ -129,9 +122,7 @@ def forget(installation: Installation) -> None:
         pass
 
 
-def test_listing_events_is_refused_if_events_were_deleted_that_the_client_has_not_read(
-    installation: Installation,
-) -> None:
+def test_a_reader_who_missed_deleted_events_is_refused(installation: Installation) -> None:
     beginning = read(installation).next
     installation.stored_card()
     first = read(installation).next
@@ -145,9 +136,7 @@ def test_listing_events_is_refused_if_events_were_deleted_that_the_client_has_no
     assert read(installation).events == ()
 
 
-def test_a_client_that_has_read_all_events_can_continue_after_the_events_were_deleted(
-    installation: Installation,
-) -> None:
+def test_a_reader_of_all_deleted_events_can_continue(installation: Installation) -> None:
     installation.stored_card()
     position = read(installation).next
     installation.clock.advance(31 * DAY)
@@ -158,9 +147,7 @@ def test_a_client_that_has_read_all_events_can_continue_after_the_events_were_de
     assert read(installation) == read(installation, str(position))
 
 
-def test_listing_events_after_a_position_from_before_a_restored_backup_is_refused(
-    installation: Installation,
-) -> None:
+def test_a_position_from_before_a_restored_backup_is_refused(installation: Installation) -> None:
     installation.stored_card()
     position = read(installation).next
     change_by_hand(installation.storage, "DELETE FROM events")
@@ -171,9 +158,7 @@ def test_listing_events_after_a_position_from_before_a_restored_backup_is_refuse
         read(installation, str(position))
 
 
-def test_events_cannot_be_listed_while_a_worker_from_an_earlier_release_runs(
-    installation: Installation,
-) -> None:
+def test_events_are_not_listed_while_an_older_worker_runs(installation: Installation) -> None:
     def beats(release: str, state: WorkerState = WorkerState.RUNNING) -> None:
         with installation.storage.write() as unit:
             worker = a_worker(release=release)
@@ -192,9 +177,7 @@ def test_events_cannot_be_listed_while_a_worker_from_an_earlier_release_runs(
     read(installation)
 
 
-def test_listing_events_fails_at_an_event_type_from_a_newer_release(
-    installation: Installation,
-) -> None:
+def test_listing_events_fails_at_a_type_of_a_newer_release(installation: Installation) -> None:
     installation.stored_card()
     change_by_hand(
         installation.storage,

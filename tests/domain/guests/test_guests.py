@@ -73,9 +73,7 @@ def test_adding_a_guest_requires_a_different_permission_from_editing_a_guest(
     assert is_allowed(OTHER_GUEST_ID) == (permission is ADD)
 
 
-def test_repeating_the_request_that_added_a_guest_requires_only_the_add_permission(
-    installation: Installation,
-) -> None:
+def test_adding_a_guest_again_requires_only_the_add_permission(installation: Installation) -> None:
     assert put(installation, ADD) == put(installation, ADD) == put(installation, EDIT)
     with pytest.raises(UserNotAuthorized):
         put(installation, VIEW)

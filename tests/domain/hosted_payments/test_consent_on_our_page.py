@@ -113,21 +113,7 @@ def test_the_guests_consent_is_stored_before_the_psp_is_called(installation: Ins
     assert before.current_attempt.request.consent == a_shipped_consent()
 
 
-def test_the_guest_has_to_agree_once_for_each_hosted_page(installation: Installation) -> None:
-    session = installation.add_card()
-    address = agree(installation, session)
-    agreed = installation.session(session.token_id).current_attempt.agreed_at
-    installation.clock.advance(MINUTE)
-
-    # In another tab, by a reload, and by another click in the first tab.
-    again = [reopen(installation, session), click(installation, session, a_shipped_consent())]
-
-    assert again == [address, address]
-    assert installation.session(session.token_id).current_attempt.agreed_at == agreed
-    assert way_back(installation, session, browser=PHONE).consent is None
-
-
-def test_the_guest_has_to_agree_separately_in_each_browser(installation: Installation) -> None:
+def test_the_guest_has_to_agree_once_in_each_browser(installation: Installation) -> None:
     session = installation.add_card()
     address = agree(installation, session, SCANNER)
     installation.clock.advance(MINUTE)
@@ -138,9 +124,13 @@ def test_the_guest_has_to_agree_separately_in_each_browser(installation: Install
         assert way_back(installation, session, browser=browser).consent == a_shipped_consent()
 
     assert agree(installation, session) == address
-    assert reopen(installation, session) == address
-    attempt = installation.session(session.token_id).current_attempt
-    assert attempt.agreed_at == installation.clock.now()
+    agreed_at = installation.clock.now()
+    installation.clock.advance(MINUTE)
+    # In another tab, by a reload, and by another click in the first tab.
+    again = [reopen(installation, session), click(installation, session, a_shipped_consent())]
+    assert again == [address, address]
+    assert installation.session(session.token_id).current_attempt.agreed_at == agreed_at
+    assert way_back(installation, session, browser=PHONE).consent is None
 
 
 def test_the_stored_consent_does_not_identify_the_browser(installation: Installation) -> None:
@@ -155,9 +145,7 @@ def test_the_stored_consent_does_not_identify_the_browser(installation: Installa
     )
 
 
-def test_the_guest_need_not_agree_again_after_an_outage_of_the_psp(
-    installation: Installation,
-) -> None:
+def test_the_guest_need_not_agree_again_after_a_psp_outage(installation: Installation) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     with pytest.raises(ProviderUnavailable):
@@ -168,9 +156,7 @@ def test_the_guest_need_not_agree_again_after_an_outage_of_the_psp(
     assert reopen(installation, session).startswith(BASE_URL)
 
 
-def test_a_page_created_while_the_guest_agrees_in_another_browser_is_used(
-    installation: Installation,
-) -> None:
+def test_a_page_made_during_a_click_in_another_browser_is_used(installation: Installation) -> None:
     session = installation.add_card()
 
     def agree_though_the_psp_is_away(browser: str) -> None:
@@ -227,9 +213,7 @@ def test_the_consent_of_a_stored_card_has_the_time_of_the_click(installation: In
     assert account.consented_at == agreed_at + MINUTE
 
 
-def test_a_click_after_the_card_was_typed_does_not_change_the_time_of_the_consent(
-    installation: Installation,
-) -> None:
+def test_a_click_after_the_card_was_typed_changes_no_time(installation: Installation) -> None:
     session = installation.add_card()
     agree(installation, session)
     agreed_at = installation.clock.now()
@@ -278,9 +262,7 @@ def test_a_consent_text_changed_while_the_guest_reads_it_is_shown_again(
     assert attempt.request.consent == changed != read
 
 
-def test_the_psps_page_is_in_the_language_in_which_the_guest_agreed(
-    installation: Installation,
-) -> None:
+def test_the_psps_page_is_in_the_language_of_the_agreed_text(installation: Installation) -> None:
     for language in ("de", "fr"):
         # In words that both have.
         installation.container.set_consent()(CENTER_ID, language, own="Restaurant, Service: OK!")
@@ -300,37 +282,14 @@ def test_the_psps_page_is_in_the_language_in_which_the_guest_agreed(
 @pytest.mark.installed(
     capabilities={"shows_consent": False, "locales": frozenset({"en", "de", "pl"})}
 )
-def test_a_consent_text_in_a_language_that_our_page_does_not_support_is_not_shown(
-    installation: Installation,
-) -> None:
+def test_a_consent_text_in_an_unsupported_language_is_not_shown(installation: Installation) -> None:
     done = installation.container.set_consent()(CENTER_ID, "pl", own="Zgoda.")
 
     assert done.not_shown_by == "fake"
     assert shown(installation, installation.add_card(locale="pl")).language == "en"
 
 
-def test_a_page_created_before_the_guest_agreed_opens_only_after_the_click(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    address = agree(installation, session)
-    opened = installation.session(session.token_id)
-    # The attempt has no agreement if the PSP's page showed the consent when the page was created.
-    attempt = replace(opened.current_attempt, agreed_at=None, agreed_in=None)
-    installation.put_session(replace(opened, attempt=attempt))
-    installation.clock.advance(MINUTE)
-
-    with pytest.raises(ClickNeeded):
-        reopen(installation, session)
-
-    assert agree(installation, session) == address
-    attempt = installation.session(session.token_id).current_attempt
-    assert attempt.agreed_at == installation.clock.now()
-
-
-def test_a_process_without_the_psps_plugin_still_requires_the_click_on_our_page(
-    installation: Installation,
-) -> None:
+def test_a_process_without_the_psps_plugin_requires_the_click(installation: Installation) -> None:
     open_page = installation.use_cases.open_hosted_page
     unaware = replace(open_page, choose_consent=replace(open_page.choose_consent, psps={}))
     session = installation.add_card()
@@ -346,9 +305,7 @@ def test_a_process_without_the_psps_plugin_still_requires_the_click_on_our_page(
         unaware(key=session.link_key)
 
 
-def test_the_consent_that_applies_to_a_card_is_listed_before_other_consents(
-    installation: Installation,
-) -> None:
+def test_the_consent_that_applies_to_a_card_is_listed_first(installation: Installation) -> None:
     earlier = installation.add_card()
     agree(installation, earlier)
     installation.clock.advance(MINUTE)

@@ -46,9 +46,7 @@ def way_back(installation: Installation, session: CardSession, *accepted: str) -
     return found
 
 
-def test_pages_are_in_english_until_an_operator_switches_another_language_on(
-    installation: Installation,
-) -> None:
+def test_pages_are_in_english_until_another_language_is_on(installation: Installation) -> None:
     installation.has_guest(a_guest(language="de"))
     installation.container.set_center()(CENTER_ID, {"language": "de"})
 
@@ -59,9 +57,7 @@ def test_pages_are_in_english_until_an_operator_switches_another_language_on(
     assert language(installation, "de") == "en"
 
 
-def test_the_language_of_the_request_takes_precedence_over_the_guests_language(
-    installation: Installation,
-) -> None:
+def test_the_language_of_the_request_precedes_the_guests(installation: Installation) -> None:
     switch_on(installation, "de", "fr", "it")
     assert language(installation) == "en"
     installation.container.set_center()(CENTER_ID, {"language": "it-CH"})
@@ -72,9 +68,7 @@ def test_the_language_of_the_request_takes_precedence_over_the_guests_language(
     assert language(installation, "ja") == "fr"
 
 
-def test_the_language_of_the_browser_is_used_only_if_the_client_allows_it(
-    installation: Installation,
-) -> None:
+def test_the_browsers_language_is_used_if_the_client_allows_it(installation: Installation) -> None:
     switch_on(installation, "de", "fr")
     installation.has_guest(a_guest(language="fr"))
 
@@ -84,9 +78,7 @@ def test_the_language_of_the_browser_is_used_only_if_the_client_allows_it(
     assert language(installation, "en", "de") == "en"
 
 
-def test_a_language_that_the_psps_page_does_not_support_is_not_used(
-    installation: Installation,
-) -> None:
+def test_a_language_that_the_psps_page_lacks_is_not_used(installation: Installation) -> None:
     switch_on(installation, "ar", "de")
     installation.configure(provider=ProviderName("stripe"))
     session = installation.add_card(locale="ar")
@@ -98,9 +90,7 @@ def test_a_language_that_the_psps_page_does_not_support_is_not_used(
     assert language(installation, "ar") == "ar"
 
 
-def test_a_language_whose_consent_text_became_too_long_is_not_used(
-    installation: Installation,
-) -> None:
+def test_a_language_whose_consent_text_is_too_long_is_not_used(installation: Installation) -> None:
     own = "a" * (MAX_TEXT_LENGTH - MAX_NAME_LENGTH + 1) + "{center}"
     installation.has_center(a_center(name="S"))
     switch_on(installation, "de", own=own)
@@ -113,9 +103,7 @@ def test_a_language_whose_consent_text_became_too_long_is_not_used(
     assert shown.language == "en"
 
 
-def test_a_hosted_page_keeps_its_language_after_the_settings_change(
-    installation: Installation,
-) -> None:
+def test_a_hosted_page_keeps_its_language(installation: Installation) -> None:
     switch_on(installation, "de")
     session, consent = opened(installation, "auto", "de")
     installation.container.set_consent()(CENTER_ID, "de", off=True)
@@ -149,9 +137,7 @@ def test_our_own_pages_are_in_the_same_language_as_the_hosted_page(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_our_own_pages_are_shown_even_if_the_guest_center_or_psp_is_missing(
-    installation: Installation,
-) -> None:
+def test_our_own_pages_need_no_guest_center_or_psp(installation: Installation) -> None:
     switch_on(installation, "de")
     session = installation.add_card(locale="de")
     installation.loses("guests")

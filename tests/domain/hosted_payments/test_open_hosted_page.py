@@ -24,10 +24,8 @@ from tests.installation import BASE_URL, MISMATCHING_CARD, REDIRECT_URI, Install
 HALF_AN_HOUR = timedelta(minutes=30)
 
 
-def test_opening_a_link_for_the_first_time_creates_its_hosted_page(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
+def test_opening_a_link_for_the_first_time_creates_its_page(installation: Installation) -> None:
+    session = installation.add_card(billing_info={"zipcode": "98101"})
     installation.clock.advance(timedelta(minutes=10))
 
     address = installation.open_page(session)
@@ -38,22 +36,27 @@ def test_opening_a_link_for_the_first_time_creates_its_hosted_page(
     request = opened.current_attempt.request
     assert request.idempotency_key == f"{session.token_id}:1"
     assert request.return_uri == f"{BASE_URL}/hosted-payments/return?token_id={session.token_id}"
+    assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
     assert request.redirect_origin == "https://shop.example"
     assert request.consent == a_shipped_consent()
     assert request.center_name in request.consent.text
+    assert (request.guest_id, request.guest_name) == (GUEST_ID, "Zo\u00eb Null")
+    assert request.guest_email == "zoe@guests.example"
+    assert request.billing_info == session.billing_info
 
 
 # Shows F35.
-def test_opening_a_link_twice_leads_to_the_same_page(installation: Installation) -> None:
+def test_opening_a_link_again_leads_to_the_same_page(installation: Installation) -> None:
     session = installation.add_card()
+    address = installation.open_page(session)
 
-    assert installation.open_page(session) == installation.open_page(session)
+    assert installation.open_page(session) == address
+    installation.provider.have(Trouble.BEFORE_IT_ACTED)
+    assert installation.open_page(session) == address
     assert installation.provider.calls.count("start") == 1
 
 
-def test_opening_a_link_in_many_tabs_concurrently_creates_one_page(
-    installation: Installation,
-) -> None:
+def test_opening_a_link_in_many_tabs_at_once_creates_one_page(installation: Installation) -> None:
     session = installation.add_card()
 
     def open_page(_: int) -> str | None:
@@ -66,9 +69,7 @@ def test_opening_a_link_in_many_tabs_concurrently_creates_one_page(
     assert installation.provider.calls.count("start") == 1
 
 
-def test_a_second_tab_can_create_the_page_2_seconds_after_the_first_tab_failed(
-    installation: Installation,
-) -> None:
+def test_a_second_tab_can_create_the_page_after_2_seconds(installation: Installation) -> None:
     session = installation.session_without_answer()
 
     installation.clock.advance(timedelta(seconds=1.9))
@@ -94,9 +95,7 @@ def test_opening_a_link_after_the_psp_timed_out_repeats_the_same_request(
     assert installation.session(session.token_id).current_attempt.request == asked
 
 
-def test_opening_a_link_after_the_psp_refused_the_page_starts_a_new_attempt(
-    installation: Installation,
-) -> None:
+def test_a_refused_page_causes_a_new_attempt(installation: Installation) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.REFUSED)
     with pytest.raises(ProviderUnavailable, match=r"^the PSP refused to make a page$"):
@@ -109,9 +108,7 @@ def test_opening_a_link_after_the_psp_refused_the_page_starts_a_new_attempt(
 
 
 # Shows F24.
-def test_opening_a_link_creates_a_new_page_if_the_last_page_has_ended(
-    installation: Installation,
-) -> None:
+def test_a_link_creates_a_new_page_if_the_last_has_ended(installation: Installation) -> None:
     session = installation.opened_session()
     first = installation.page_reference(session)
     installation.psp.close_page(first)
@@ -122,9 +119,7 @@ def test_opening_a_link_creates_a_new_page_if_the_last_page_has_ended(
     assert installation.session(session.token_id).current_attempt.request.attempt == 2
 
 
-def test_the_psp_is_not_called_about_a_page_that_is_known_to_have_ended(
-    installation: Installation,
-) -> None:
+def test_the_psp_is_not_called_about_a_page_known_to_have_ended(installation: Installation) -> None:
     session = installation.opened_session()
     installation.psp.close_page(installation.page_reference(session))
     installation.settle(session.token_id)
@@ -132,16 +127,6 @@ def test_the_psp_is_not_called_about_a_page_that_is_known_to_have_ended(
     installation.open_page(session)
 
     assert installation.provider.calls == ["start", "outcome", "start"]
-
-
-def test_a_link_to_an_existing_page_works_while_the_psp_is_unreachable(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    address = installation.open_page(session)
-    installation.provider.have(Trouble.BEFORE_IT_ACTED)
-
-    assert installation.open_page(session) == address
 
 
 # Shows F38.
@@ -183,9 +168,7 @@ def test_a_link_works_even_if_punctuation_surrounds_its_key(
         assert address == installation.open_page(session)
 
 
-def test_a_link_without_a_key_works_only_if_an_earlier_release_created_the_session(
-    installation: Installation,
-) -> None:
+def test_only_sessions_of_an_earlier_release_open_without_a_key(installation: Installation) -> None:
     session = installation.add_card()
     open_page = installation.use_cases.open_hosted_page
     way_back = installation.container.find_way_back()
@@ -242,9 +225,7 @@ def has_expired(installation: Installation, session: CardSession) -> bool:
     return is_over and installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_an_expired_link_stays_expired_if_the_psp_creates_its_page_late(
-    installation: Installation,
-) -> None:
+def test_an_expired_link_stays_expired_if_its_page_comes_late(installation: Installation) -> None:
     session = installation.session_without_answer()
     installation.clock.advance(timedelta(hours=2))
 
@@ -276,9 +257,7 @@ def test_opening_an_expired_link_does_not_call_the_psp(installation: Installatio
     assert len(installation.provider.calls) == calls
 
 
-def test_the_link_of_a_session_settled_while_its_next_page_is_created_leads_to_the_shop(
-    installation: Installation,
-) -> None:
+def test_a_link_whose_session_settles_leads_to_the_shop(installation: Installation) -> None:
     session = installation.opened_session()
     first = session.current_attempt
     installation.psp.close_page(installation.page_reference(session))
@@ -294,9 +273,7 @@ def test_the_link_of_a_session_settled_while_its_next_page_is_created_leads_to_t
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_an_erasure_deletes_the_psp_customer_for_a_page_that_was_created_too_late(
-    installation: Installation,
-) -> None:
+def test_an_erasure_deletes_the_psp_customer_of_a_late_page(installation: Installation) -> None:
     session = installation.add_card()
 
     def be_refused_in_another_process() -> None:
@@ -336,9 +313,7 @@ def test_a_page_created_late_does_not_replace_a_newer_page(installation: Install
     assert not installation.psp.page(attempt.page.reference).is_over
 
 
-def test_a_page_that_ended_before_the_psp_returned_it_is_not_shown(
-    installation: Installation,
-) -> None:
+def test_a_page_that_ended_before_the_psp_returned_is_not_shown(installation: Installation) -> None:
     session = installation.add_card()
 
     def lose_the_page_in_another_tab() -> None:
@@ -353,30 +328,14 @@ def test_a_page_that_ended_before_the_psp_returned_it_is_not_shown(
         installation.open_page(session)
 
 
-def test_the_psp_receives_the_details_of_the_guest(
-    installation: Installation,
-) -> None:
-    session = installation.opened_session(billing_info={"zipcode": "98101"})
-
-    request = session.current_attempt.request
-    assert (request.guest_id, request.guest_name) == (GUEST_ID, "Zo\u00eb Null")
-    assert request.guest_email == "zoe@guests.example"
-    assert request.billing_info == session.billing_info
-    assert request.cancel_uri == f"{BASE_URL}/hosted-payments/cancel?token_id={session.token_id}"
-
-
-def test_the_psp_receives_no_guest_details_if_the_caller_may_not_read_guests(
-    installation: Installation,
-) -> None:
+def test_the_psp_gets_no_details_that_the_caller_may_not_read(installation: Installation) -> None:
     session = installation.opened_session(caller=installation.a_caller(Permission.GUESTS_ADD))
 
     request = session.current_attempt.request
     assert (request.guest_name, request.guest_email) == ("", None)
 
 
-def test_only_one_of_two_concurrent_tabs_calls_the_psp_about_an_existing_page(
-    installation: Installation,
-) -> None:
+def test_only_one_of_two_concurrent_tabs_calls_the_psp(installation: Installation) -> None:
     session = installation.opened_session()
     installation.clock.advance(ANSWERED_WITHIN)
     installation.before_next_write(lambda: installation.open_page(session))
@@ -386,62 +345,44 @@ def test_only_one_of_two_concurrent_tabs_calls_the_psp_about_an_existing_page(
     assert installation.provider.calls.count("outcome") == 1
 
 
-class TestGuestReferences:
-    """Pages that show different details of a guest belong to different customers at the PSP."""
-
-    def guest_of(self, installation: Installation, **changes: Any) -> str:
-        session = installation.opened_session(**changes)
-        page = session.current_attempt.page
-        assert page is not None
-        return page.guest_reference
-
-    def test_all_pages_of_a_guest_at_a_center_share_one_guest_reference(
-        self, installation: Installation
-    ) -> None:
-        assert self.guest_of(installation) == self.guest_of(installation)
-
-    # Shows S28.
-    def test_two_centers_that_share_a_merchant_account_have_separate_guest_references(
-        self, installation: Installation
-    ) -> None:
-        installation.has_other_center()
-
-        elsewhere = self.guest_of(installation, center_id=OTHER_CENTER_ID)
-        assert self.guest_of(installation) != elsewhere
-
-    # Shows S28.
-    def test_pages_for_callers_that_may_not_read_guests_have_a_separate_guest_reference(
-        self, installation: Installation
-    ) -> None:
-        adds = installation.a_caller(Permission.GUESTS_ADD)
-        details = {"billing_info": {"email": "zoe@guests.example"}}
-        references = {
-            self.guest_of(installation, **details),
-            self.guest_of(installation, caller=adds, **details),
-            self.guest_of(installation, caller=adds),
-        }
-
-        assert len(references) == 3
-
-    def test_the_guest_reference_from_an_earlier_release_is_not_used_for_new_pages(
-        self, installation: Installation
-    ) -> None:
-        before = installation.stored_card().guest_reference
-        change_by_hand(
-            installation.storage,
-            "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
-            "FROM psp_guests",
-            "DELETE FROM psp_guests",
-        )
-
-        assert self.guest_of(installation) != before
-        (account,) = installation.accounts()
-        assert account.guest_reference == before
+def guest_at_psp(installation: Installation, **changes: Any) -> str:
+    """Return the PSP's customer to whom the page of a new session belongs."""
+    page = installation.opened_session(**changes).current_attempt.page
+    assert page is not None
+    return page.guest_reference
 
 
-def test_a_page_that_is_opened_by_submitting_a_form_is_created_once(
-    installation: Installation,
-) -> None:
+# Shows S28.
+def test_pages_with_other_details_belong_to_other_guests(installation: Installation) -> None:
+    installation.has_other_center()
+    adds = installation.a_caller(Permission.GUESTS_ADD)
+    details = {"billing_info": {"email": "zoe@guests.example"}}
+    references = {
+        guest_at_psp(installation),
+        guest_at_psp(installation, center_id=OTHER_CENTER_ID),
+        guest_at_psp(installation, caller=adds, **details),
+        guest_at_psp(installation, caller=adds),
+    }
+
+    assert len(references) == 4
+    assert guest_at_psp(installation, **details) == guest_at_psp(installation)
+
+
+def test_new_pages_use_no_guest_reference_of_an_older_release(installation: Installation) -> None:
+    before = installation.stored_card().guest_reference
+    change_by_hand(
+        installation.storage,
+        "INSERT INTO guest_references SELECT provider, merchant_account, guest_id, reference "
+        "FROM psp_guests",
+        "DELETE FROM psp_guests",
+    )
+
+    assert guest_at_psp(installation) != before
+    (account,) = installation.accounts()
+    assert account.guest_reference == before
+
+
+def test_a_page_that_is_opened_by_a_form_is_created_once(installation: Installation) -> None:
     start = installation.provider.start
     installation.provider.start = lambda request: replace(start(request), fields={"a": "1"})
     session = installation.add_card()
@@ -460,9 +401,7 @@ def test_a_page_that_is_opened_by_submitting_a_form_is_created_once(
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_that_a_webhook_reported_is_stored_even_if_the_next_page_was_opened(
-    installation: Installation,
-) -> None:
+def test_a_card_that_a_webhook_reported_is_not_lost(installation: Installation) -> None:
     session = installation.opened_session()
     installation.type_card(session)
     # The PSP did not know the page for a while.

@@ -29,9 +29,7 @@ def test_a_database_claimed_by_one_public_origin_is_refused_at_another_origin(
     at(installation, A)()
 
 
-def test_a_database_accepts_any_origin_until_a_public_origin_claims_it(
-    installation: Installation,
-) -> None:
+def test_a_database_accepts_any_origin_until_it_is_claimed(installation: Installation) -> None:
     at(installation, None)(claims=True)
     at(installation, B)()
     at(installation, A)(claims=True)
@@ -40,9 +38,7 @@ def test_a_database_accepts_any_origin_until_a_public_origin_claims_it(
         at(installation, B)()
 
 
-def test_the_second_of_two_processes_that_claim_different_origins_is_refused(
-    installation: Installation,
-) -> None:
+def test_the_second_of_two_claims_of_an_origin_is_refused(installation: Installation) -> None:
     installation.before_next_write(lambda: at(installation, A)(claims=True))
 
     with pytest.raises(AnotherOrigin):

@@ -104,9 +104,7 @@ def test_merging_guests_moves_a_card_together_with_its_consent(installation: Ins
     assert installation.accounts() == (replace(account, guest_id=STAYS),)
 
 
-def test_the_default_card_of_the_remaining_guest_stays_the_default(
-    installation: Installation,
-) -> None:
+def test_the_default_card_of_the_other_guest_stays_the_default(installation: Installation) -> None:
     kept = installation.stored_card()
     moved = installation.stored_card(OTHER_GOOD_CARD, guest_id=GOES)
     elsewhere = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
@@ -168,21 +166,6 @@ def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreeme
     assert {each.guest_id for each in found} == {STAYS}
 
 
-def test_a_merge_joins_no_accounts_of_a_card_at_two_centers(installation: Installation) -> None:
-    here = installation.stored_card()
-    there = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
-    merge(installation)
-    assert set(ids(installation.accounts())) == {here.account_id, there.account_id}
-
-
-def test_merging_guests_also_moves_removed_cards(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
-    installation.remove_card(account)
-    merge(installation)
-    moved = installation.account(account.account_id)
-    assert (moved.guest_id, moved.removed_at) == (STAYS, installation.clock.now())
-
-
 def test_a_card_reported_during_a_merge_goes_to_the_other_guest(installation: Installation) -> None:
     session = installation.session_with_card(guest_id=GOES)
     installation.provider.meanwhile["outcome"] = partial(merge, installation)
@@ -206,9 +189,7 @@ def test_a_page_open_during_a_merge_renews_the_remaining_card(installation: Inst
     assert (renewed.account_id, renewed.expiry_year) == (account.account_id, 2033)
 
 
-def test_the_guest_reference_of_a_page_made_during_a_merge_is_kept(
-    installation: Installation,
-) -> None:
+def test_the_guest_reference_of_a_page_made_meanwhile_is_kept(installation: Installation) -> None:
     session = installation.add_card(guest_id=GOES)
     assert references_of(installation.storage, STAYS) == []
     installation.provider.meanwhile["start"] = partial(merge, installation)
@@ -273,9 +254,7 @@ def test_an_erasure_deletes_the_psp_customers_of_merged_guests(installation: Ins
         assert unit.guest_references.of(STAYS) == []
 
 
-def test_an_erasure_deletes_a_late_psp_customer_of_a_merged_guest(
-    installation: Installation,
-) -> None:
+def test_an_erasure_deletes_late_psp_customers_of_merged_guests(installation: Installation) -> None:
     merge(installation)
     finish(installation)
     psp_guest = a_psp_guest()._replace(guest_id=GOES, merchant_account=MERCHANT)
@@ -422,9 +401,7 @@ def test_an_event_and_the_audit_trail_name_both_merged_guests(installation: Inst
     assert entry.details == {"into": STAYS}
 
 
-def test_records_that_are_stored_late_for_a_merged_guest_are_moved(
-    installation: Installation,
-) -> None:
+def test_records_stored_late_for_a_merged_guest_are_moved(installation: Installation) -> None:
     merge(installation)
     # On PostgreSQL, a request that read the guest before the merge may store a session after it.
     session = installation.add_card()
@@ -469,9 +446,7 @@ def test_the_export_of_a_guest_lists_the_merged_guests(installation: Installatio
 
 
 class TestMergesInARestoredBackup:
-    def test_a_merge_is_repeated_after_an_older_backup_was_restored(
-        self, installation: Installation
-    ) -> None:
+    def test_a_merge_is_repeated_in_an_older_backup(self, installation: Installation) -> None:
         account = installation.stored_card(guest_id=GOES)
         merge(installation)
         installation.put_account(account)
@@ -501,9 +476,7 @@ class TestMergesInARestoredBackup:
         assert installation.container.erase_guest().again() == lost
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
-    def test_a_guest_that_a_backup_restored_is_erased_if_the_remaining_guest_was_erased(
-        self, installation: Installation
-    ) -> None:
+    def test_a_restored_guest_is_erased_with_the_other(self, installation: Installation) -> None:
         account = installation.stored_card(guest_id=GOES)
         merge(installation)
         installation.erase_guest(STAYS)
@@ -515,9 +488,7 @@ class TestMergesInARestoredBackup:
         assert installation.accounts(GOES) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
 
-    def test_a_new_merge_overrides_an_opposite_merge_that_is_only_in_the_erasure_file(
-        self, installation: Installation
-    ) -> None:
+    def test_a_new_merge_overrides_a_merge_in_the_file(self, installation: Installation) -> None:
         file = installation.container.erasure_file()
         file.note(GOES, installation.clock.now() - DAY, (), merged_into=STAYS)
         merge(installation, goes=STAYS, stays=GOES)
@@ -538,18 +509,14 @@ class TestMergesInARestoredBackup:
         assert ids(installation.accounts(GOES)) == [account.account_id]
         assert file.merged() == {STAYS: GOES}
 
-    def test_the_erasure_file_may_list_a_chain_of_merges_in_any_order(
-        self, installation: Installation
-    ) -> None:
+    def test_the_file_may_list_merges_in_any_order(self, installation: Installation) -> None:
         file, now = installation.container.erasure_file(), installation.clock.now()
         file.note(STAYS, now + DAY, (), merged_into=THIRD)
         # The process that wrote this line was slow, or the files of two machines were joined.
         file.note(GOES, now, (), merged_into=STAYS)
         assert file.merged() == {STAYS: THIRD, GOES: STAYS}
 
-    def test_erasing_a_guest_after_a_lost_merge_does_not_delete_the_other_guests_cards(
-        self, installation: Installation
-    ) -> None:
+    def test_a_lost_merge_does_not_erase_the_other_guest(self, installation: Installation) -> None:
         installation.stored_card(guest_id=GOES)
         kept = installation.stored_card(OTHER_GOOD_CARD)
         merge(installation)
@@ -565,9 +532,7 @@ class TestMergesInARestoredBackup:
             finish(installation)
         assert installation.tokens_at_psp() == {kept.token}
 
-    def test_a_card_that_cannot_be_decoded_does_not_stop_repeating_other_erasures(
-        self, installation: Installation
-    ) -> None:
+    def test_an_unreadable_card_stops_no_other_erasure(self, installation: Installation) -> None:
         installation.stored_card(guest_id=GOES)
         merge(installation)
         installation.erase_guest(THIRD)
@@ -579,9 +544,7 @@ class TestMergesInARestoredBackup:
             erase_guest.again()
         assert erase_guest.brought_back() == [GOES]
 
-    def test_an_erased_guest_stays_in_the_erasure_file_after_a_merge_is_added(
-        self, installation: Installation
-    ) -> None:
+    def test_an_erased_guest_stays_in_the_file(self, installation: Installation) -> None:
         file = installation.container.erasure_file()
         file.note(STAYS, installation.clock.now(), ())
         file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
@@ -617,9 +580,7 @@ class TestMergesInARestoredBackup:
         assert {*file.erased()} == {GOES, STAYS}
         assert file.merged() == {GOES: STAYS}
 
-    def test_repeating_a_merge_restores_guest_references_that_the_database_lost(
-        self, installation: Installation
-    ) -> None:
+    def test_repeating_a_merge_restores_guest_references(self, installation: Installation) -> None:
         installation.stored_card(guest_id=GOES)
         merge(installation)
         references = {each for _, each in references_of(installation.storage, STAYS)}
@@ -697,16 +658,6 @@ def test_an_unreadable_merged_card_does_not_stop_an_erasure(installation: Instal
     with installation.storage.read() as unit:
         assert unit.erasures.count_left().items == 0
     assert installation.tokens_at_psp() == frozenset()
-
-
-def test_the_link_of_a_merged_guest_works_for_the_other_guest(installation: Installation) -> None:
-    session = installation.add_card(guest_id=GOES)
-    merge(installation)
-    installation.open_page(session)
-    installation.type_card_and_return(session)
-    made = installation.session(session.token_id)
-    assert made.current_attempt.request.guest_id == STAYS
-    assert [each.account_id for each in installation.accounts()] == [made.account_id]
 
 
 def test_a_merge_keeps_the_general_consent_to_a_card_of_both(installation: Installation) -> None:

@@ -41,26 +41,18 @@ def products_of(installation: Installation, center_id: CenterId = CENTER_ID) -> 
     ).items
 
 
-def test_a_new_product_is_listed_last(installation: Installation) -> None:
+def test_a_new_product_is_listed_last_and_keeps_its_position(installation: Installation) -> None:
     with committed(installation.storage) as unit:
         unit.products.put_many([a_product()])
 
     created = put(installation)
     assert products_of(installation) == (a_product(), created)
+    last = put(installation, product_id=a_uuid(1_000_009))
+    changed = put(installation, amount="50")
+    assert products_of(installation) == (a_product(), changed, last)
 
 
-def test_a_changed_product_keeps_its_position_in_the_list(installation: Installation) -> None:
-    put(installation)
-    other = put(installation, product_id=a_product().id)
-
-    for _ in range(2):
-        changed = put(installation, amount="50")
-        assert products_of(installation) == (changed, other)
-
-
-def test_a_caller_limited_to_some_centers_changes_only_products_at_these_centers(
-    installation: Installation,
-) -> None:
+def test_a_limited_caller_changes_only_products_at_its_centers(installation: Installation) -> None:
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
     put(installation, caller=limited)
     with pytest.raises(UserNotAuthorized):

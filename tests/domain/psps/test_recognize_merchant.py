@@ -17,15 +17,6 @@ def recognize(installation: Installation) -> RecognizeMerchant:
     return RecognizeMerchant(storage=installation.storage)
 
 
-def test_the_merchant_to_whom_the_first_psp_keys_belong_is_stored(
-    installation: Installation, recognize: RecognizeMerchant
-) -> None:
-    for _ in range(2):
-        recognize(PSP, SPA, "acct_1 test")
-    with installation.storage.read() as unit:
-        assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
-
-
 def test_psp_keys_that_belong_to_another_merchant_are_refused(
     installation: Installation, recognize: RecognizeMerchant
 ) -> None:
@@ -45,6 +36,8 @@ def test_recognizing_a_known_merchant_does_not_write_to_the_database(
     installation.before_next_write(lambda: written.append("something"))
     recognize(PSP, SPA, "acct_1 test")
     assert written == []
+    with installation.storage.read() as unit:
+        assert unit.merchant_identities.get(PSP, SPA) == "acct_1 test"
 
 
 def test_if_two_processes_see_different_merchants_the_second_process_is_refused(

@@ -20,9 +20,7 @@ def notice(installation: Installation) -> Sequence[Event]:
     return [each for each in installation.events() if each.type is EventType.SESSION_UNOPENED]
 
 
-def test_an_unopened_link_is_reported_once_after_half_of_its_lifetime(
-    installation: Installation,
-) -> None:
+def test_an_unopened_link_is_reported_once_after_half_its_life(installation: Installation) -> None:
     session = installation.add_card(reference="order-7", link_minutes=30)
     installation.clock.advance(15 * MINUTE - timedelta.resolution)
     assert notice(installation) == []
@@ -49,9 +47,7 @@ def test_an_expired_link_is_not_reported_as_unopened(installation: Installation)
     assert notice(installation) == []
 
 
-def test_an_unopened_link_from_an_earlier_release_is_reported_after_half_of_its_lifetime(
-    installation: Installation,
-) -> None:
+def test_an_unopened_link_of_an_older_release_is_reported(installation: Installation) -> None:
     session = installation.add_card(link_minutes=30)
     change_by_hand(
         installation.storage,

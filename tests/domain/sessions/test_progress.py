@@ -67,9 +67,7 @@ def test_a_session_keeps_the_time_of_its_first_opening_or_return(
         assert times(installation, session) == (opened_at, returned_at)
 
 
-def test_a_link_opened_under_an_earlier_release_keeps_its_opening_time(
-    installation: Installation,
-) -> None:
+def test_a_link_opened_under_an_older_release_keeps_its_time(installation: Installation) -> None:
     opened = installation.opened_session()
     installation.put_session(replace(opened, opened_at=None))
     installation.clock.advance(MINUTE)
@@ -80,9 +78,7 @@ def test_a_link_opened_under_an_earlier_release_keeps_its_opening_time(
     assert times(installation, opened) == (opened.opened_at, None)
 
 
-def test_opening_a_link_is_recorded_even_if_its_page_cannot_be_created(
-    installation: Installation,
-) -> None:
+def test_opening_a_link_is_recorded_even_without_a_page(installation: Installation) -> None:
     assert installation.session_without_answer().progress is Progress.OPENED
 
 
@@ -100,9 +96,7 @@ def test_recording_progress_does_not_undo_a_concurrent_change_to_the_session(
     assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
 
 
-def test_a_browser_that_returns_although_no_page_was_opened_is_not_recorded(
-    installation: Installation,
-) -> None:
+def test_a_browser_that_returns_from_no_page_is_not_recorded(installation: Installation) -> None:
     session = installation.add_card()
 
     installation.return_to_shop(session)
@@ -127,9 +121,7 @@ def test_returning_from_an_ended_page_counts_as_cancelling_it(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_a_guest_who_cancels_is_redirected_even_while_the_database_is_unavailable(
-    installation: Installation,
-) -> None:
+def test_a_guest_who_cancels_is_redirected_without_the_database(installation: Installation) -> None:
     session = installation.opened_session()
 
     def fail() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,7 +11,6 @@ from domain.identifiers import CallerName
 from domain.permissions import Caller, Permission
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import Progress
-from domain.storage import Returned, WriteUnit
 from tests.databases import change_by_hand
 from tests.installation import OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -42,9 +40,7 @@ def test_cancelling_a_session_expires_its_link_immediately(installation: Install
     assert installation.provider.calls == []
 
 
-def test_a_cancelled_session_ends_when_its_page_expires_if_the_psp_cannot_close_it(
-    installation: Installation,
-) -> None:
+def test_a_cancelled_session_whose_page_stays_open_ends_with_it(installation: Installation) -> None:
     installation.provider.close = lambda *_: None
     session = installation.opened_session()
     page = session.current_attempt.page
@@ -62,16 +58,6 @@ def test_a_cancelled_session_ends_when_its_page_expires_if_the_psp_cannot_close_
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
     # On schedule, twice each time.
     assert len(installation.provider.calls) < 20
-
-
-# Shows I3.
-def test_a_card_collected_before_the_cancellation_is_stored(installation: Installation) -> None:
-    session = installation.session_with_card()
-
-    done = installation.cancel_session(session)
-
-    assert done.status is SessionStatus.COMPLETED
-    assert installation.account(done.account_id).token in installation.tokens_at_psp()
 
 
 # Shows I3.
@@ -100,9 +86,7 @@ def test_a_card_collected_after_the_cancellation_is_discarded(
 
 
 # Shows I3.
-def test_the_worker_completes_a_cancellation_after_an_outage_of_the_psp(
-    installation: Installation,
-) -> None:
+def test_the_worker_completes_a_cancellation_after_an_outage(installation: Installation) -> None:
     for number in ("4242424242424242", None):
         session = installation.opened_session()
         if number:
@@ -125,9 +109,7 @@ def test_the_worker_completes_a_cancellation_after_an_outage_of_the_psp(
         assert ended.expires_at == waiting.cancelled_at
 
 
-def test_a_cancellation_is_stored_even_if_settling_the_session_fails(
-    installation: Installation,
-) -> None:
+def test_a_cancellation_is_stored_even_if_settling_fails(installation: Installation) -> None:
     session = installation.opened_session()
 
     def go_away() -> None:
@@ -163,9 +145,7 @@ def test_a_guest_is_not_sent_to_a_page_created_after_the_cancellation(
     assert installation.psp.page(installation.page_reference(session)).is_over
 
 
-def test_a_cancelled_link_stays_closed_on_a_machine_whose_clock_is_behind(
-    installation: Installation,
-) -> None:
+def test_a_cancelled_link_stays_closed_if_the_clock_is_behind(installation: Installation) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     installation.cancel_session(session)
@@ -184,8 +164,9 @@ def test_cancelling_an_ended_session_changes_nothing(installation: Installation)
     installation.stored_card()
     installation.type_card_and_return(failed)
     installation.clock.advance(timedelta(hours=1))
-    late = installation.add_card()
+    late, not_settled = installation.add_card(), installation.add_card()
     installation.clock.advance(timedelta(hours=1))
+    assert installation.cancel_session(not_settled).expires_at == not_settled.expires_at
     installation.reconcile()
     calls = list(installation.provider.calls)
 
@@ -198,18 +179,7 @@ def test_cancelling_an_ended_session_changes_nothing(installation: Installation)
     assert installation.provider.calls == calls
 
 
-def test_cancelling_an_expired_session_does_not_extend_its_lifetime(
-    installation: Installation,
-) -> None:
-    session = installation.add_card()
-    installation.clock.advance(timedelta(hours=1))
-
-    assert installation.cancel_session(session).expires_at == session.expires_at
-
-
-def test_a_guest_who_returns_after_the_cancellation_does_not_change_the_session(
-    installation: Installation,
-) -> None:
+def test_a_return_after_the_cancellation_changes_nothing(installation: Installation) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     cancelled = installation.cancel_session(session)
@@ -219,58 +189,30 @@ def test_a_guest_who_returns_after_the_cancellation_does_not_change_the_session(
 
 
 class TestSessionsOfACaller:
-    def test_all_open_sessions_of_a_caller_can_be_cancelled(
-        self, installation: Installation
-    ) -> None:
+    def test_all_sessions_of_a_caller_can_be_cancelled(self, installation: Installation) -> None:
         stored = installation.stored_card()
         kept = installation.add_card(KIOSK)
-        unopened, opened, collected = (
-            installation.add_card(),
-            installation.opened_session(),
-            installation.opened_session(),
-        )
+        unopened = installation.add_card()
+        opened, collected = (installation.opened_session() for _ in range(2))
         installation.type_card(collected, OTHER_GOOD_CARD)
         installation.clock.advance(SECOND)
 
         assert cancel_all_of(installation) == 3
         with pytest.raises(LinkCancelled):
             installation.open_page(unopened)
-        assert installation.session(opened.token_id).progress is Progress.CANCELLED
+        cancelled = installation.session(opened.token_id)
+        assert cancelled.progress is Progress.CANCELLED
+        assert cancelled.cancelled_by == installation.container.note_act().operator
         installation.reconcile()
 
-        assert [
-            installation.session(each).status
-            for each in (unopened.token_id, opened.token_id, collected.token_id, stored.token_id)
-        ] == [
-            *(SessionStatus.EXPIRED, SessionStatus.EXPIRED),
-            *(SessionStatus.COMPLETED, SessionStatus.COMPLETED),
-        ]
+        ended, done = SessionStatus.EXPIRED, SessionStatus.COMPLETED
+        found = [unopened.token_id, opened.token_id, collected.token_id, stored.token_id]
+        assert [installation.session(each).status for each in found] == [ended, ended, done, done]
         assert installation.psp.page(installation.page_reference(opened)).is_over
         assert installation.session(kept.token_id) == kept
         assert cancel_all_of(installation) == 0
 
-    def test_each_session_of_a_caller_is_cancelled_in_a_separate_transaction(
-        self, installation: Installation, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sessions = [installation.add_card() for _ in range(3)]
-        units: list[object] = []
-        transact = installation.storage.transact
-
-        def counted(work: Callable[[WriteUnit], Returned]) -> Returned:
-            units.append(work)
-            return transact(work)
-
-        monkeypatch.setattr(installation.storage, "transact", counted)
-
-        assert cancel_all_of(installation) == 3
-        assert len(units) == 3 + 1  # that of the token
-        assert all(installation.session(each.token_id).cancelled_at for each in sessions)
-        operator = installation.container.note_act().operator
-        assert {installation.session(each.token_id).cancelled_by for each in sessions} == {operator}
-
-    def test_cancelling_all_sessions_does_not_change_a_session_that_ends_meanwhile(
-        self, installation: Installation
-    ) -> None:
+    def test_a_session_that_ends_meanwhile_is_left_alone(self, installation: Installation) -> None:
         session = installation.session_with_card()
         cancel_sessions_of_caller = installation.container.cancel_sessions_of_caller()
         installation.token_for(installation.caller)
@@ -279,9 +221,7 @@ class TestSessionsOfACaller:
         assert cancel_sessions_of_caller(installation.caller.name) == 0
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_an_unreadable_session_does_not_prevent_cancelling_other_sessions(
-        self, installation: Installation
-    ) -> None:
+    def test_an_unreadable_session_does_not_stop_others(self, installation: Installation) -> None:
         unreadable, readable = installation.add_card(), installation.add_card()
         change_by_hand(
             installation.storage,
@@ -292,19 +232,12 @@ class TestSessionsOfACaller:
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None
 
-    def test_all_sessions_of_a_caller_from_the_identity_provider_can_be_cancelled(
-        self, installation: Installation
-    ) -> None:
+    def test_sessions_of_an_unknown_caller_are_refused(self, installation: Installation) -> None:
         session = installation.add_card(replace(KIOSK, name=CallerName("jwt:shop")))
-        assert installation.container.cancel_sessions_of_caller()("jwt:shop") == 1
-        assert installation.session(session.token_id).cancelled_at is not None
-
-    def test_cancelling_all_sessions_of_an_unknown_caller_is_refused(
-        self, installation: Installation
-    ) -> None:
-        session = installation.add_card()
-        with pytest.raises(
-            InvalidField, match=r"^caller must be a caller that `cardonfile token list`"
-        ):
-            installation.container.cancel_sessions_of_caller()("web-shop ")
+        cancel = installation.container.cancel_sessions_of_caller()
+        with pytest.raises(InvalidField, match=r"^caller must be a caller that `cardonfile token"):
+            cancel("web-shop ")
         assert installation.session(session.token_id) == session
+        # The caller from an identity provider has no token here.
+        assert cancel("jwt:shop") == 1
+        assert installation.session(session.token_id).cancelled_at is not None

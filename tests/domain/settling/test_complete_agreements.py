@@ -54,9 +54,7 @@ def complete(installation: Installation) -> Account:
     return account
 
 
-def test_a_card_that_an_earlier_release_stored_without_its_agreement_gets_the_agreement(
-    installation: Installation,
-) -> None:
+def test_a_card_without_its_agreement_gets_the_agreement(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = settled_by_0_2(installation)
     account = complete(installation)
@@ -69,9 +67,7 @@ def test_a_card_that_an_earlier_release_stored_without_its_agreement_gets_the_ag
     assert told.event.agreement_id == agreement.agreement_id
 
 
-def test_completing_agreements_keeps_a_card_that_the_guest_allowed_the_center_to_keep(
-    installation: Installation,
-) -> None:
+def test_a_card_that_the_center_may_keep_stays_on_file(installation: Installation) -> None:
     settled_by_0_2(installation, keeps=True)
     account = complete(installation)
     (consent,) = installation.consents(account)
@@ -96,9 +92,7 @@ def test_completing_agreements_does_not_shorten_how_long_a_renewed_card_is_kept(
     assert len(agreements(installation, account)) == (1 if was_kept else 2)
 
 
-def test_a_card_used_for_another_booking_before_its_agreement_was_completed_is_removed_later(
-    installation: Installation,
-) -> None:
+def test_a_card_used_for_a_later_booking_is_kept_longer(installation: Installation) -> None:
     settled_by_0_2(installation)
     booking = a_booking(installation, 20, reference="booking-19", reuse="offer")
     session = installation.add_card(agreement=booking)
@@ -109,9 +103,7 @@ def test_a_card_used_for_another_booking_before_its_agreement_was_completed_is_r
     assert account.keep_until == max(first.kept_until, second.kept_until)
 
 
-def test_completing_agreements_respects_a_later_consent_to_keep_the_card(
-    installation: Installation,
-) -> None:
+def test_a_later_consent_to_keep_the_card_applies(installation: Installation) -> None:
     settled_by_0_2(installation)
     installation.clock.advance(timedelta(minutes=1))
     guaranteed(installation, keeps=True)
@@ -121,9 +113,7 @@ def test_completing_agreements_respects_a_later_consent_to_keep_the_card(
     assert len(agreements(installation, account)) == 2
 
 
-def test_a_booking_to_which_the_guest_never_agreed_is_logged_once(
-    installation: Installation,
-) -> None:
+def test_a_booking_without_the_guests_agreement_is_logged_once(installation: Installation) -> None:
     session = settled_by_0_2(installation)
     change_by_hand(installation.storage, "UPDATE card_sessions SET clicks = NULL")
     chore = NotAgreedLog(installation.container.complete_agreements())

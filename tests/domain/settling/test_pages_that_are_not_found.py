@@ -32,9 +32,7 @@ def test_a_card_is_stored_even_if_the_psp_did_not_find_its_page_the_first_time(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_a_link_still_leads_to_its_page_after_the_psp_failed_once_to_find_the_page(
-    installation: Installation,
-) -> None:
+def test_a_link_still_leads_to_a_page_that_was_not_found_once(installation: Installation) -> None:
     session = installation.opened_session()
     first = installation.page_reference(session)
     installation.provider.have(Trouble.NOT_FOUND, "outcome")
@@ -64,9 +62,7 @@ def test_a_cancelled_session_ends_after_the_psp_twice_did_not_find_its_page(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_page_does_not_count_as_lost_if_the_psp_found_it_between_two_failures(
-    installation: Installation,
-) -> None:
+def test_a_page_found_between_two_failures_is_not_lost(installation: Installation) -> None:
     session = installation.opened_session()
     for trouble in (True, False, True):
         installation.provider.have(Trouble.NOT_FOUND, *(["outcome"] if trouble else ["discard"]))
@@ -76,9 +72,7 @@ def test_a_page_does_not_count_as_lost_if_the_psp_found_it_between_two_failures(
     assert not installation.session(session.token_id).current_attempt.over
 
 
-def test_a_clock_that_was_ahead_does_not_delay_the_second_check_for_a_missing_page(
-    installation: Installation,
-) -> None:
+def test_a_clock_that_was_ahead_does_not_delay_the_second_check(installation: Installation) -> None:
     session = installation.opened_session()
     installation.cancel_session(session)
     session = installation.opened_session()
@@ -95,9 +89,7 @@ def test_a_clock_that_was_ahead_does_not_delay_the_second_check_for_a_missing_pa
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_psp_customer_that_is_not_found_the_first_time_does_not_cost_an_attempt(
-    installation: Installation,
-) -> None:
+def test_a_customer_not_found_once_does_not_cost_an_attempt(installation: Installation) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.NOT_FOUND, "start")
     with pytest.raises(ProviderUnavailable):
@@ -110,9 +102,7 @@ def test_a_psp_customer_that_is_not_found_the_first_time_does_not_cost_an_attemp
     assert installation.session(session.token_id).current_attempt.request.attempt == 1
 
 
-def test_a_psp_customer_that_is_never_found_causes_a_new_attempt(
-    installation: Installation,
-) -> None:
+def test_a_customer_that_is_never_found_causes_a_new_attempt(installation: Installation) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.NOT_FOUND, "start")
     for _ in range(2):

@@ -22,7 +22,7 @@ def receive(installation: Installation, *notices: WebhookNotice) -> None:
     installation.receive_webhook(WebhookDelivery(headers={}, body=b""))
 
 
-# Shows F27.
+# Shows F4, F27, F30, F31.
 @pytest.mark.parametrize("webhook", ["before", "during", "after", "instead"])
 def test_a_card_is_stored_whether_the_webhook_or_the_returning_browser_comes_first(
     installation: Installation, webhook: str
@@ -46,15 +46,13 @@ def test_a_card_is_stored_whether_the_webhook_or_the_returning_browser_comes_fir
 
 
 # Shows F4, F25.
-def test_receiving_the_same_webhook_100_times_stores_the_card_once(
-    installation: Installation,
-) -> None:
+def test_receiving_a_webhook_many_times_stores_the_card_once(installation: Installation) -> None:
     session = installation.session_with_card()
     same = installation.webhook()
     for _ in range(3):
         installation.receive_webhook(same)
     assert len(installation.evidence(session)) == 1
-    for _ in range(100):
+    for _ in range(10):
         installation.receive_webhook(same)
         installation.reconcile()
 
@@ -77,18 +75,6 @@ def test_a_webhook_from_a_psp_that_is_not_set_up_is_rejected(installation: Insta
         )
 
 
-# Shows F4, F30, F31.
-def test_a_webhook_about_a_settled_session_changes_nothing(installation: Installation) -> None:
-    session = installation.session_with_card()
-    late = installation.webhook()
-    installation.return_to_shop(session)
-    done = installation.session(session.token_id)
-
-    installation.receive_webhook(late)
-
-    assert installation.session(session.token_id) == done
-
-
 def of_another_merchant_account(installation: Installation) -> CardSession:
     """Create a session of a center that uses another merchant account."""
     session = installation.opened_session()
@@ -103,9 +89,7 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 
 # Shows F32.
-def test_an_item_in_a_webhook_that_has_no_effect_does_not_block_the_other_items(
-    installation: Installation,
-) -> None:
+def test_a_useless_item_in_a_webhook_does_not_block_the_others(installation: Installation) -> None:
     theirs = of_another_merchant_account(installation)
     settled, mine = installation.opened_session(), installation.opened_session()
     installation.type_card(settled)
@@ -145,9 +129,7 @@ def test_every_item_in_a_webhook_takes_effect(installation: Installation) -> Non
 
 
 # Shows I5.
-def test_a_webhook_that_is_only_about_another_merchant_account_is_rejected(
-    installation: Installation,
-) -> None:
+def test_a_webhook_about_another_merchant_account_is_rejected(installation: Installation) -> None:
     notices = [a_notice_about(of_another_merchant_account(installation).token_id) for _ in range(2)]
 
     with pytest.raises(WebhookRejected, match=r"^the sessions belong to another merchant account$"):
@@ -160,9 +142,7 @@ class TestUnsignedWebhooks:
     def nudge(self, installation: Installation, notice: WebhookNotice) -> None:
         receive(installation, replace(notice, signed=False))
 
-    def test_an_unsigned_webhook_leads_to_a_stored_card_but_is_not_kept_as_evidence(
-        self, installation: Installation
-    ) -> None:
+    def test_an_unsigned_webhook_is_no_evidence(self, installation: Installation) -> None:
         session = installation.session_with_card()
         by_page = WebhookNotice(
             merchant_account=MERCHANT,
@@ -176,23 +156,19 @@ class TestUnsignedWebhooks:
         installation.reconcile()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_many_unsigned_webhooks_cause_one_call_to_the_psp_in_2_seconds(
-        self, installation: Installation
-    ) -> None:
+    def test_unsigned_webhooks_cause_a_call_in_2_seconds(self, installation: Installation) -> None:
         session = installation.opened_session()
         installation.clock.advance(ANSWERED_WITHIN)
         installation.provider.calls.clear()
 
-        for _ in range(100):
+        for _ in range(50):
             self.nudge(installation, a_notice_about(session.token_id))
             installation.reconcile()
             installation.clock.advance(timedelta(seconds=0.1))
 
-        assert installation.provider.calls == ["outcome"] * 5
+        assert installation.provider.calls == ["outcome"] * 3
 
-    def test_an_unsigned_webhook_does_not_cause_a_refresh_of_a_card_on_file(
-        self, installation: Installation
-    ) -> None:
+    def test_an_unsigned_webhook_refreshes_no_card(self, installation: Installation) -> None:
         account = installation.stored_card()
         notice = WebhookNotice(merchant_account=MERCHANT, content="", card_token=account.token)
 
@@ -200,9 +176,7 @@ class TestUnsignedWebhooks:
 
         assert installation.accounts() == (account,)
 
-    def test_an_unsigned_webhook_that_has_no_effect_does_not_write_to_the_database(
-        self, installation: Installation
-    ) -> None:
+    def test_a_useless_unsigned_webhook_writes_nothing(self, installation: Installation) -> None:
         settled, nudged = installation.session_with_card(), installation.opened_session()
         theirs = of_another_merchant_account(installation)
         installation.settle(settled.token_id)
@@ -220,9 +194,7 @@ class TestUnsignedWebhooks:
 
 
 # Shows F29.
-def test_a_webhook_about_an_expired_session_causes_another_call_to_the_psp(
-    installation: Installation,
-) -> None:
+def test_a_webhook_about_an_expired_session_may_complete_it(installation: Installation) -> None:
     session = installation.session_with_card()
     expired = installation.session(session.token_id)
     installation.put_session(expired.without_card(expired.expires_at))
@@ -233,9 +205,7 @@ def test_a_webhook_about_an_expired_session_causes_another_call_to_the_psp(
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_webhooks_are_kept_as_evidence_even_if_the_browser_returned_many_times(
-    installation: Installation,
-) -> None:
+def test_webhooks_are_evidence_even_after_many_returns(installation: Installation) -> None:
     session = installation.opened_session()
     for number in range(60):
         installation.return_to_shop(session, result=str(number))

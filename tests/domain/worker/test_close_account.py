@@ -92,14 +92,11 @@ def test_closing_a_merchant_account_ends_everything_that_is_stored_there(
     told = [(each.event.type, each.event.reason) for each in installation.deliveries()]
     assert (EventType.ACCOUNT_REMOVED, "account_closed") in told
     assert told.count((EventType.SESSION_EXPIRED, "cancelled")) == 2
-    with installation.storage.read() as unit:
-        (entry,) = (
-            each
-            for each in unit.audit_trail.latest(about=f"{FAKE}/{MERCHANT}")
-            if each.action is Action.ACCOUNT_CLOSED
-        )
-        discard = unit.discards.get(*ACCOUNT, card.token)
+    entry, *_ = audit_trail(installation.storage, about=f"{FAKE}/{MERCHANT}")
+    assert entry.action is Action.ACCOUNT_CLOSED
     assert entry.details == {"sessions": 2, "cards": 1, "discards": 0, "erasures": 0}
+    with installation.storage.read() as unit:
+        discard = unit.discards.get(*ACCOUNT, card.token)
     assert discard is not None
     assert (discard.out_of_reach, discard.due_at) == (True, None)
     assert installation.container.close_account().count(ACCOUNT) == NOTHING
@@ -156,9 +153,7 @@ def test_an_erasure_that_waits_for_a_closed_merchant_account_ends_with_a_log_lin
     assert not any(each.attempt.page for each in sessions if each.attempt)
 
 
-def test_a_closed_merchant_account_takes_no_cards_until_it_is_reopened(
-    installation: Installation,
-) -> None:
+def test_a_closed_account_takes_no_cards_until_it_is_reopened(installation: Installation) -> None:
     close(installation)
     named = {"provider": FAKE, "merchant_account": MERCHANT}
     configure = installation.container.configure_payments()
@@ -177,9 +172,7 @@ def test_a_closed_merchant_account_takes_no_cards_until_it_is_reopened(
     assert acts == [Action.ACCOUNT_REOPENED, Action.ACCOUNT_CLOSED]
 
 
-def test_reopening_a_merchant_account_restores_no_cards_or_sessions(
-    installation: Installation,
-) -> None:
+def test_reopening_an_account_restores_no_cards_or_sessions(installation: Installation) -> None:
     card = installation.stored_card()
     session = installation.session_with_card(OTHER_GOOD_CARD)
     close(installation)
@@ -209,9 +202,7 @@ def test_a_webhook_for_a_closed_merchant_account_changes_nothing(
     assert not installation.evidence(session)
 
 
-def test_a_webhook_from_an_unknown_psp_is_accepted_only_for_a_closed_merchant_account(
-    installation: Installation,
-) -> None:
+def test_a_webhook_of_an_unknown_psp_needs_a_closed_account(installation: Installation) -> None:
     close(installation)
     webhook = installation.webhook(b"{}")
     installation.container.psps().pop(FAKE)
@@ -222,9 +213,7 @@ def test_a_webhook_from_an_unknown_psp_is_accepted_only_for_a_closed_merchant_ac
         installation.receive_webhook(webhook)
 
 
-def test_the_worker_ends_a_session_started_while_its_merchant_account_was_closed(
-    installation: Installation,
-) -> None:
+def test_a_session_started_while_its_account_was_closed_ends(installation: Installation) -> None:
     session = installation.add_card()
     with committed(installation.storage) as unit:
         closed = replace(MerchantStanding.of(ACCOUNT), closed_at=installation.clock.now())
@@ -236,9 +225,7 @@ def test_the_worker_ends_a_session_started_while_its_merchant_account_was_closed
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_closing_a_merchant_account_does_not_change_other_accounts(
-    installation: Installation,
-) -> None:
+def test_closing_an_account_does_not_change_other_accounts(installation: Installation) -> None:
     other = MerchantAccount("harbor")
     installation.configure(merchant_account=other)
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))

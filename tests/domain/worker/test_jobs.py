@@ -12,17 +12,6 @@ from tests.databases import change_by_hand, committed
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, Installation, Trouble
 
 
-# Shows F28, F31.
-def test_the_worker_stores_a_card_even_if_no_browser_returns_or_webhook_arrives(
-    installation: Installation,
-) -> None:
-    session = installation.session_with_card()
-    installation.clock.advance(timedelta(seconds=30))
-
-    assert installation.reconcile().jobs["sessions"] == 1
-    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
-
-
 # Shows F37.
 def test_an_unopened_link_expires_without_a_call_to_the_psp(installation: Installation) -> None:
     session = installation.add_card()
@@ -66,11 +55,9 @@ def test_the_psp_is_asked_about_an_abandoned_page_on_schedule(installation: Inst
     assert installation.provider.calls[-3:] == ["outcome", "close", "outcome"]
 
 
-# Shows F6.
-def test_a_session_that_a_dead_process_was_settling_is_settled_after_its_lease_ends(
-    installation: Installation,
-) -> None:
-    installation.session_with_card()
+# Shows F6, F28, F31.
+def test_a_session_of_a_dead_process_is_settled_after_its_lease(installation: Installation) -> None:
+    session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     now = installation.clock.now()
     with committed(installation.storage) as unit:
@@ -79,6 +66,7 @@ def test_a_session_that_a_dead_process_was_settling_is_settled_after_its_lease_e
     assert installation.reconcile().is_idle
     installation.clock.advance(timedelta(minutes=1))
     assert installation.reconcile().jobs["sessions"] == 1
+    assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
 # Shows F5.
@@ -114,9 +102,7 @@ def test_the_worker_counts_all_jobs_of_a_round(
     assert (last.jobs["sessions"], last.jobs["discards"], last.silent) == (2, 2, 4)
 
 
-def test_a_session_whose_psp_is_no_longer_set_up_waits_without_an_error(
-    installation: Installation,
-) -> None:
+def test_a_session_whose_psp_is_gone_waits_without_an_error(installation: Installation) -> None:
     session = installation.opened_session()
     installation.container.worker_psps().clear()
     installation.clock.advance(timedelta(seconds=30))
@@ -126,9 +112,7 @@ def test_a_session_whose_psp_is_no_longer_set_up_waits_without_an_error(
 
 
 # Shows F32.
-def test_an_unreadable_session_does_not_stop_the_worker_from_settling_others(
-    installation: Installation,
-) -> None:
+def test_an_unreadable_session_does_not_stop_the_worker(installation: Installation) -> None:
     broken, good = installation.opened_session(), installation.opened_session()
     installation.type_card(good)
     change_by_hand(
@@ -157,9 +141,7 @@ def test_the_token_of_an_active_account_is_not_discarded(installation: Installat
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_a_discard_taken_over_by_another_worker_is_left_to_that_worker(
-    installation: Installation,
-) -> None:
+def test_a_discard_that_another_worker_took_over_is_left_alone(installation: Installation) -> None:
     installation.removed_card()
     mine = installation.container.discard_token().take()
     installation.clock.advance(timedelta(minutes=2))
@@ -175,9 +157,7 @@ def test_a_discard_taken_over_by_another_worker_is_left_to_that_worker(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_the_last_scheduled_call_to_the_psp_is_at_the_end_of_the_session(
-    installation: Installation,
-) -> None:
+def test_the_last_scheduled_call_is_at_the_end_of_the_session(installation: Installation) -> None:
     installation.configure(session_minutes=125)
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=121))

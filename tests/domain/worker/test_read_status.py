@@ -24,9 +24,7 @@ def test_the_status_of_a_new_installation_shows_no_waiting_work(installation: In
     assert not status.expiring
 
 
-def test_a_worker_counts_as_missing_a_minute_after_its_last_heartbeat(
-    installation: Installation,
-) -> None:
+def test_a_worker_is_missing_a_minute_after_its_last_heartbeat(installation: Installation) -> None:
     leave = installation.container.leave_heartbeat()
     leave(a_worker(1))
     installation.clock.advance(MINUTE)
@@ -53,9 +51,7 @@ def test_the_status_shows_a_waiting_erasure_until_it_is_done(installation: Insta
     assert installation.container.read_status()().due["erasures"] == (0, None)
 
 
-def test_the_status_shows_due_work_of_each_kind_until_the_work_is_done(
-    installation: Installation,
-) -> None:
+def test_the_status_shows_due_work_of_each_kind(installation: Installation) -> None:
     with committed(installation.storage) as unit:
         unit.event_endpoints.add(an_event_endpoint())
         unit.accounts.add(an_account(guest_id=OTHER_GUEST_ID, due_at=installation.clock.now()))
@@ -84,9 +80,7 @@ def test_the_status_shows_due_work_of_each_kind_until_the_work_is_done(
     ]
 
 
-def test_the_status_counts_calls_that_the_psp_did_not_answer_by_merchant_account(
-    installation: Installation,
-) -> None:
+def test_the_status_counts_unanswered_calls_by_merchant_account(installation: Installation) -> None:
     due = an_account(
         guest_id=OTHER_GUEST_ID, merchant_account=MERCHANT, due_at=installation.clock.now()
     )
@@ -108,9 +102,7 @@ def test_the_status_counts_calls_that_the_psp_did_not_answer_by_merchant_account
     assert status.unanswered == {PspAccount(PROVIDER, MERCHANT): Waiting(3, began)}
 
 
-def test_the_status_names_active_tokens_that_expire_within_14_days(
-    installation: Installation,
-) -> None:
+def test_the_status_names_tokens_that_expire_within_14_days(installation: Installation) -> None:
     caller, day = installation.a_caller(), timedelta(days=1)
     later, soon = (installation.token_for(caller, ttl=ttl) for ttl in (15 * day, 14 * day))
 
