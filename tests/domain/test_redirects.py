@@ -128,11 +128,8 @@ def test_the_origin_of_a_redirect_uri_is_normalized(uri: str, origin: str | None
 @pytest.mark.parametrize(
     ("given_origin", "kept"),
     [
-        ("https://shop.example", "https://shop.example"),
         ("https://shop.example/", "https://shop.example"),
         ("HTTPS://SHOP.example:443", "https://shop.example"),
-        ("http://shop.example:80", "http://shop.example"),
-        ("myspa://", "myspa://"),
         ("MySpa://", "myspa://"),
         ("com.example.app:/", "com.example.app://"),
     ],
@@ -146,13 +143,8 @@ def test_an_allowed_origin_is_stored_in_its_normalized_spelling(
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        "shop.example",
-        "https://shop.example/cards",
-        "https://*.example",
-        "javascript://",
-        "x:",
-        "://",
+        *("", "shop.example", "https://shop.example/cards", "https://*.example", "javascript://"),
+        *("x:", "://"),
     ],
 )
 def test_a_malformed_origin_is_not_accepted_as_an_allowed_origin(value: str) -> None:

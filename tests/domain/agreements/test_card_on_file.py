@@ -49,10 +49,7 @@ def test_one_click_guarantees_a_booking_with_the_card_on_file(installation: Inst
     completed = installation.session(session.token_id)
     (kept,) = installation.accounts()
     first, second = agreements(installation, kept)
-    assert (completed.status, completed.account_id) == (
-        SessionStatus.COMPLETED,
-        account.account_id,
-    )
+    assert (completed.status, completed.account_id) == (SessionStatus.COMPLETED, account.account_id)
     assert second.terms == session.agreement
     assert kept.keep_until == second.kept_until > first.kept_until
     assert (kept.token, kept.consent_version) == (account.token, account.consent_version)

@@ -41,11 +41,7 @@ def test_renewing_an_account_keeps_card_details_that_the_psp_does_not_report_aga
 
 def test_removing_an_account_clears_the_fields_that_only_active_accounts_use() -> None:
     account = an_account(
-        is_default=True,
-        expiry_notice_at=NOW,
-        due_at=NOW,
-        unanswered_since=NOW,
-        keep_until=NOW,
+        is_default=True, expiry_notice_at=NOW, due_at=NOW, unanswered_since=NOW, keep_until=NOW
     )
 
     removed = account.removed(NOW)

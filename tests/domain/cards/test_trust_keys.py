@@ -37,11 +37,7 @@ def test_trusting_new_psp_keys_deletes_the_stored_identity(installation: Install
     assert entry.details == {"before": "the wrong one"}
 
 
-@pytest.mark.parametrize(
-    "left",
-    [an_account(), a_discard()],
-    ids=["a card", "a discard"],
-)
+@pytest.mark.parametrize("left", [an_account(), a_discard()], ids=["a card", "a discard"])
 def test_new_psp_keys_are_not_trusted_while_cards_or_discards_need_the_first_keys(
     installation: Installation, left: object
 ) -> None:

@@ -38,12 +38,7 @@ from domain.sessions.session import CardSession
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_account, an_event_delivery
 from tests.databases import change_by_hand
 from tests.event_receiver import EventReceiver
-from tests.installation import (
-    DECLINED_CARD,
-    MISMATCHING_CARD,
-    OTHER_GOOD_CARD,
-    Installation,
-)
+from tests.installation import DECLINED_CARD, MISMATCHING_CARD, OTHER_GOOD_CARD, Installation
 
 MONTH, WEEK = ["expires_in_30_days"], ["expires_in_7_days"]
 SUMMARY: Final = CardSummary(

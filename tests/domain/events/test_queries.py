@@ -52,10 +52,7 @@ def test_listing_events_continues_after_the_readers_position(installation: Insta
     installation.removed_card()
     first = read(installation, size=1)
     rest = read(installation, str(first.next))
-    assert types_of(first) + types_of(rest) == [
-        EventType.ACCOUNT_STORED,
-        EventType.ACCOUNT_REMOVED,
-    ]
+    assert types_of(first) + types_of(rest) == [EventType.ACCOUNT_STORED, EventType.ACCOUNT_REMOVED]
     assert read(installation, str(rest.next)) == EventsRead(events=(), next=rest.next)
     installation.stored_card(OTHER_GOOD_CARD)
     assert types_of(read(installation, str(rest.next))) == [EventType.ACCOUNT_STORED]

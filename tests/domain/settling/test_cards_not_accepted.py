@@ -234,10 +234,7 @@ def test_authentication_that_the_psp_cannot_require_is_refused(installation: Ins
     add_card = installation.use_cases.add_card
     psps = psps_that(installation.settings.psps, requires_authentication=False)
     request = AddCardRequest(
-        guest_id=GUEST_ID,
-        center_id=CENTER_ID,
-        redirect_uri=REDIRECT_URI,
-        authentication="required",
+        guest_id=GUEST_ID, center_id=CENTER_ID, redirect_uri=REDIRECT_URI, authentication="required"
     )
 
     with pytest.raises(InvalidField, match="authentication must be automatic, because fake cannot"):

@@ -91,12 +91,7 @@ def on_file(**changes: Any) -> OnFile:
 def judged(session: Any = OPENED, collected: CardCollected = COLLECTED, **stored: Any) -> Verdict:
     stored_then = on_file(**stored)
     return judge_token(session, collected, stored_then.discard, LATER) or judge_card(
-        session,
-        collected,
-        stored_then,
-        account_id=NEW_ID,
-        agreement_ids=[NEW_AGREEMENT],
-        now=LATER,
+        session, collected, stored_then, account_id=NEW_ID, agreement_ids=[NEW_AGREEMENT], now=LATER
     )
 
 

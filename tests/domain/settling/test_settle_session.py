@@ -411,34 +411,32 @@ def test_a_payment_method_other_than_a_card_is_discarded(installation: Installat
     assert not installation.accounts()
 
 
-def test_each_call_about_an_outcome_passes_the_stored_evidence(installation: Installation) -> None:
+LONGEST = "x" * (4_096 - len('{"result": ""}'))
+
+
+@pytest.mark.parametrize(
+    ("returns", "passed"),
+    [
+        ([{}, {"result": "abc", "number": GOOD_CARD}], [(), ('{"result": "abc"}',)]),
+        ([{"result": LONGEST + "x"}, {"result": LONGEST}], [(), (f'{{"result": "{LONGEST}"}}',)]),
+        (
+            [{"result": "abc", "state": "x"}, {"state": "x", "result": "abc"}],
+            [('{"result": "abc", "state": "x"}',)] * 2,
+        ),
+    ],
+    ids=["an unknown parameter", "too long", "in another order"],
+)
+def test_each_call_about_an_outcome_passes_the_stored_evidence(
+    installation: Installation, returns: list[dict[str, str]], passed: list[tuple[str, ...]]
+) -> None:
     session = installation.opened_session()
-    installation.return_to_shop(session)
-    installation.clock.advance(ASK_AGAIN_AFTER)
-    installation.return_to_shop(session, result="abc", number="4242424242424242")
+    for parameters in returns:
+        installation.return_to_shop(session, **parameters)
+        installation.clock.advance(ASK_AGAIN_AFTER)
     installation.clock.advance(timedelta(minutes=30))
     installation.settle(session.token_id)
 
-    assert installation.provider.evidence == [(), *[('{"result": "abc"}',)] * 3]
-
-
-def test_evidence_over_the_size_limit_is_not_stored(installation: Installation) -> None:
-    session = installation.opened_session()
-    longest = "x" * (4_096 - len('{"result": ""}'))
-    for result in (longest + "x", longest):
-        installation.return_to_shop(session, result=result)
-        installation.clock.advance(ASK_AGAIN_AFTER)
-
-    assert installation.provider.evidence == [(), (f'{{"result": "{longest}"}}',)]
-
-
-def test_reordered_return_parameters_are_stored_once(installation: Installation) -> None:
-    session = installation.opened_session()
-    for names in (("result", "state"), ("state", "result")):
-        installation.return_to_shop(session, **dict.fromkeys(names, "abc"))
-        installation.clock.advance(ASK_AGAIN_AFTER)
-
-    assert installation.provider.evidence == [('{"result": "abc", "state": "abc"}',)] * 2
+    assert installation.provider.evidence == [*passed, passed[-1], passed[-1]]
 
 
 def test_a_discarded_token_is_never_stored(installation: Installation) -> None:
