@@ -80,7 +80,7 @@ def added(
 
 
 class TestEventsOfCards:
-    def test_storing_a_card_sends_an_event(self, installation: Receiving) -> None:
+    def test_a_stored_renewed_or_removed_card_sends_an_event(self, installation: Receiving) -> None:
         account = installation.stored_card(reference="order-1")
 
         event = installation.event()
@@ -98,19 +98,11 @@ class TestEventsOfCards:
             reference="order-1",
             live=False,
         )
-
-    def test_renewing_a_card_sends_an_event(self, installation: Receiving) -> None:
-        account = installation.stored_card()
-        session = installation.session_with_card(expiry=(1, 2034))
-        installation.return_to_shop(session)
-
+        session = installation.returned_session(expiry=(1, 2034))
         event = installation.event(EventType.ACCOUNT_RENEWED)
         assert (event.account_id, event.token_id) == (account.account_id, session.token_id)
         assert event.card == replace(SUMMARY, expiry_on="01/34")
-
-    def test_removing_a_card_sends_an_event(self, installation: Receiving) -> None:
-        installation.removed_card()
-
+        installation.remove_card(account)
         assert installation.event(EventType.ACCOUNT_REMOVED).status == "removed"
 
     def test_refusing_a_card_sends_an_event(self, installation: Receiving) -> None:

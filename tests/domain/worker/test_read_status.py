@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
+from adapters.psp_suite.samples import OTHER_GUEST_ID
 from domain.events.event import DeliveryCounts
 from domain.identifiers import MerchantAccount, PspAccount
 from domain.retries import Waiting
@@ -42,7 +42,7 @@ def test_a_worker_is_missing_a_minute_after_its_last_heartbeat(installation: Ins
 def test_the_status_shows_a_waiting_erasure_until_it_is_done(installation: Installation) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     erased_at = installation.clock.now()
-    installation.container.erase_guest()(None, guest_id=OTHER_GUEST_ID)
+    installation.erase_guest(OTHER_GUEST_ID)
     installation.container.finish_erasures()()
     assert installation.container.read_status()().due["erasures"] == (1, erased_at)
 
@@ -56,12 +56,9 @@ def test_the_status_shows_due_work_of_each_kind(installation: Installation) -> N
         unit.event_endpoints.add(an_event_endpoint())
         unit.accounts.add(an_account(guest_id=OTHER_GUEST_ID, due_at=installation.clock.now()))
     installation.session_with_card()
-    account = installation.stored_card()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    installation.removed_card()
     told_at = installation.clock.now()
-    installation.container.erase_guest()(None, guest_id=GUEST_ID)
+    installation.erase_guest()
     installation.clock.advance(timedelta(hours=1))
     status = installation.container.read_status()()
 
@@ -89,9 +86,7 @@ def test_the_status_counts_unanswered_calls_by_merchant_account(installation: In
     account = installation.stored_card()
     installation.opened_session()
     began = installation.clock.now()
-    installation.use_cases.remove_account(
-        installation.caller, guest_id=GUEST_ID, account_id=account.account_id
-    )
+    installation.remove_card(account)
     installation.configure(CENTER_ID, merchant_account=MerchantAccount("other"))
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     installation.reconcile()

@@ -1,11 +1,12 @@
+"""Products that clients put and list."""
+
 from __future__ import annotations
 
 import pytest
 
 from adapters.psp_suite.samples import a_uuid
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId, UserNotAuthorized
-from domain.identifiers import CenterId
-from domain.pagination import PageRequest
+from domain.pagination import Page, PageRequest
 from domain.permissions import Caller, Permission
 from domain.products.product import Product
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_product
@@ -13,6 +14,19 @@ from tests.databases import committed
 from tests.installation import Installation
 
 PRODUCT_ID = a_uuid(51)
+FIRST_PAGE = PageRequest()
+
+
+def listed(
+    installation: Installation,
+    caller: Caller | None = None,
+    *,
+    center_id: str = CENTER_ID,
+    page: PageRequest = FIRST_PAGE,
+) -> Page[Product]:
+    return installation.use_cases.list_products(
+        caller or installation.caller, center_id=center_id, page=page
+    )
 
 
 def put(
@@ -35,21 +49,15 @@ def put(
     )
 
 
-def products_of(installation: Installation, center_id: CenterId = CENTER_ID) -> tuple[Product, ...]:
-    return installation.use_cases.list_products(
-        installation.caller, center_id=center_id, page=PageRequest()
-    ).items
-
-
 def test_a_new_product_is_listed_last_and_keeps_its_position(installation: Installation) -> None:
     with committed(installation.storage) as unit:
         unit.products.put_many([a_product()])
 
     created = put(installation)
-    assert products_of(installation) == (a_product(), created)
+    assert listed(installation).items == (a_product(), created)
     last = put(installation, product_id=a_uuid(1_000_009))
     changed = put(installation, amount="50")
-    assert products_of(installation) == (a_product(), changed, last)
+    assert listed(installation).items == (a_product(), changed, last)
 
 
 def test_a_limited_caller_changes_only_products_at_its_centers(installation: Installation) -> None:
@@ -68,7 +76,7 @@ def test_an_invalid_product_is_not_stored(installation: Installation) -> None:
     for amount in (None, 49.9, "49,90"):
         with pytest.raises(InvalidField, match=r"^amount must be "):
             put(installation, amount=amount)
-    assert products_of(installation) == ()
+    assert listed(installation).items == ()
 
 
 def test_a_product_cannot_be_moved_to_another_center(installation: Installation) -> None:
@@ -77,4 +85,22 @@ def test_a_product_cannot_be_moved_to_another_center(installation: Installation)
 
     with pytest.raises(InvalidProductId):
         put(installation, center_id=OTHER_CENTER_ID)
-    assert products_of(installation) == (product,)
+    assert listed(installation).items == (product,)
+
+
+def test_products_are_listed_in_pages(installation: Installation) -> None:
+    products = [a_product(number) for number in range(1, 4)]
+    with committed(installation.storage) as unit:
+        unit.products.put_many(products)
+    limited = installation.a_caller(centers=frozenset({CENTER_ID}))
+
+    page = listed(installation, limited, page=PageRequest(page=2, size=2))
+    assert (page.items, page.total) == (tuple(products[2:]), 3)
+
+
+def test_listing_products_at_an_unknown_center_is_refused(installation: Installation) -> None:
+    for center_id in ("x", a_uuid(9)):
+        with pytest.raises(InvalidCenterId):
+            listed(installation, center_id=center_id)
+    with pytest.raises(UserNotAuthorized):
+        listed(installation, installation.a_caller(centers=frozenset()))
