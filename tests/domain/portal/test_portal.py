@@ -196,7 +196,7 @@ def test_a_forged_cookie_does_not_open_the_portal(installation: Installation, co
 
 @pytest.mark.parametrize(("settings", "minutes"), [({}, 15), ({"portal_minutes": 45}, 45)])
 def test_a_portal_link_works_repeatedly_until_it_expires(
-    installation: Installation, settings: dict[str, int], minutes: int
+    installation: Installation, settings: dict[str, Any], minutes: int
 ) -> None:
     installation.configure(**settings)
     secret = opened(installation)
@@ -263,7 +263,7 @@ def test_a_guest_gets_at_most_20_portal_links_of_a_center_a_day(installation: In
     ],
 )
 def test_an_invalid_request_for_a_portal_link_is_refused(
-    installation: Installation, changes: dict[str, object], refusal: type[Exception]
+    installation: Installation, changes: dict[str, Any], refusal: type[Exception]
 ) -> None:
     installation.configure(redirect_origins=("https://shop.example",))
     with pytest.raises(refusal):
@@ -407,7 +407,8 @@ def test_a_removed_card_is_deleted_after_the_shop_has_ended_all_its_bookings(
 
 def test_a_card_whose_agreement_has_ended_is_removed_at_once(installation: Installation) -> None:
     account = guaranteed_card(installation)
-    end(installation, *agreements(installation, account))
+    (agreement,) = agreements(installation, account)
+    end(installation, agreement)
 
     change(installation, entered(installation), account, CardChange.REMOVE)
 
