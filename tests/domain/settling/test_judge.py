@@ -295,6 +295,12 @@ class TestOutcomesWithoutANewCard:
 
         assert judge(OPENED, agreed, outcome, LATER) == judge(agreed, agreed, outcome, LATER)
 
+    # Shows I7.
+    def test_a_payment_method_other_than_a_card_ends_the_page_and_is_discarded(self) -> None:
+        expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
+
+        assert judge(OPENED, OPENED, NO_CARD, LATER) == expected
+
     def test_a_page_that_collected_no_card_leaves_no_token_to_discard(self) -> None:
         for outcome, session in (
             (PageClosed(), OPENED.without_card(LATER)),

@@ -10,7 +10,6 @@ import pytest
 from adapters.fake_psp.plugin import NAME as FAKE
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
 from adapters.sqlite.storage import SqliteStorage
-from domain.cards.discard import Discard
 from domain.errors import (
     GuestNotFound,
     InvalidCenterId,
@@ -20,7 +19,7 @@ from domain.errors import (
 )
 from domain.identifiers import CardToken, TokenId
 from domain.psps.evidence import Evidence, EvidenceOrigin
-from domain.psps.hosted_page import NoCardCollected, Outcome, PageClosed, Pending, Prefill, PspGuest
+from domain.psps.hosted_page import Pending, Prefill, PspGuest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN, ASK_AGAIN_AFTER, Progress
@@ -378,39 +377,6 @@ def keep_evidence(installation: Installation, session: CardSession) -> None:
         unit.evidence.add(session.token_id, evidence, at_most=50)
 
 
-def collects_no_card(installation: Installation, session: CardSession) -> CardToken:
-    """Let the PSP store something other than a card for this session. Return its token."""
-    page = installation.type_card(session)
-    assert page.card is not None
-    collected = NoCardCollected(
-        guest_reference=page.card.guest_reference,
-        token=page.card.token,
-        collected_at=installation.clock.now(),
-    )
-
-    def once(*_: object) -> Outcome:
-        held = page.card is not None and page.card.token in installation.tokens_at_psp()
-        return collected if held else PageClosed()
-
-    installation.provider.outcome = once
-    return collected.token
-
-
-# Shows I7.
-def test_a_payment_method_other_than_a_card_is_discarded(installation: Installation) -> None:
-    session = installation.opened_session()
-    token = collects_no_card(installation, session)
-    assert token in installation.tokens_at_psp()
-
-    after = settled(installation, session)
-
-    assert after.status is SessionStatus.OPEN
-    assert after.current_attempt.over
-    installation.reconcile()
-    assert installation.tokens_at_psp() == frozenset()
-    assert not installation.accounts()
-
-
 LONGEST = "x" * (4_096 - len('{"result": ""}'))
 
 
@@ -437,36 +403,6 @@ def test_each_call_about_an_outcome_passes_the_stored_evidence(
     installation.settle(session.token_id)
 
     assert installation.provider.evidence == [*passed, passed[-1], passed[-1]]
-
-
-def test_a_discarded_token_is_never_stored(installation: Installation) -> None:
-    session = installation.opened_session()
-    token_to_discard(installation, session)
-    goes_on_telling(installation, session)
-    installation.container.discard_token()(take_discard(installation))
-
-    assert settled(installation, session).status is SessionStatus.OPEN
-    assert installation.accounts() == ()
-    assert installation.tokens_at_psp() == frozenset()
-
-
-def goes_on_telling(installation: Installation, session: CardSession) -> None:
-    """Let the PSP report the session's card even after it was discarded."""
-    provider, attempt = installation.provider, session.current_attempt
-    assert attempt.page is not None
-    told: Outcome = provider.outcome(attempt.request, attempt.page, ())
-
-    def tell(*_: object) -> Outcome:
-        provider.calls.append("outcome")
-        return told
-
-    provider.outcome = tell
-
-
-def take_discard(installation: Installation) -> Discard:
-    taken = installation.container.discard_token().take()
-    assert taken is not None
-    return taken
 
 
 # Shows I8.
