@@ -576,6 +576,7 @@ class Invariants:
                     require(session.status != "completed", "I3", f"{name} stored a later card")
                 elif session.status == "expired" and (before is None or before.status == "open"):
                     is_excused = page.reference in self._known.was_late or _is_dead(page, snapshot)
+                    is_excused = is_excused or _was_taken_back(page, session, snapshot)
                     is_there = not is_excused and not self._is_lost(page)
                     require(not is_there, "I3", f"{name} lost an earlier card")
 
@@ -904,6 +905,22 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
     require(is_proved, "I11", f"{name} is completed without the consent of its guest")
     is_mismatch = session.avs and page.avs is AvsResult.MISMATCH
     require(not is_mismatch, "I5", f"{name} stored a card with a wrong billing address")
+
+
+def _was_taken_back(page: PspPage, session: SessionRow, snapshot: Snapshot) -> bool:
+    """Return whether the guest took the card of a page back after the session began.
+
+    The card may have become the card that the guest took back only later, when the bank reissued
+    one of them.
+    """
+    return page.card is not None and any(
+        (account.guest_id, account.center_id) == (session.guest_id, session.center_id)
+        and account.merchant_account == page.request.merchant_account
+        and account.fingerprint == page.card.fingerprint
+        and account.withdrawn_at is not None
+        and account.withdrawn_at >= session.created_at
+        for account in snapshot.accounts.values()
+    )
 
 
 def _is_dead(page: PspPage, snapshot: Snapshot) -> bool:
