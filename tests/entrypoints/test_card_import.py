@@ -112,9 +112,11 @@ def test_a_guests_unreadable_card_on_file_does_not_block_the_import_of_other_car
     ("changes", "sentence"),
     [
         ({"guest_id": OTHER_GUEST_ID}, "the id of a guest that has been imported"),
+        ({"center_id": a_uuid(99)}, "the id of a center that has been imported"),
         ({"provider": "acme"}, "a PSP that is set up here and can read stored cards"),
         ({"token": "4242424242424242"}, "text without a card number"),
         ({"token": "first"}, "a token that no earlier line has"),
+        ({"consented_at": "2999-01-01"}, "a time in the past"),
     ],
 )
 def test_a_card_import_names_an_invalid_row_without_importing_any_card(

@@ -71,6 +71,9 @@ REFUSED: Final = {
     "two lengths": headed(b"Content-Length: 5", b"Transfer-Encoding: chunked"),
     "chunked in 1.0": b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\nGET / HTTP/1.1\r\n\r\n",
     "a length with a plus": headed(b"Content-Length: +5"),
+    "a hexadecimal length": headed(b"Content-Length: 0x5"),
+    "a length in other digits": headed("Content-Length: \u0665".encode()),
+    "gzip, then chunked": headed(b"Transfer-Encoding: gzip, chunked"),
     "a length of 5,000 digits": headed(b"Content-Length: " + b"9" * 5_000),
     # Lines and names.
     "no colon": got(b"/healthz", b"broken header"),
@@ -96,6 +99,8 @@ REFUSED: Final = {
     "a query that is no ASCII": got(b"/hosted-payments?token_id=\xff"),
     # Chunks.
     "a chunk of letters": chunked(b"g\r\nx\r\n0\r\n\r\n"),
+    "a chunk below nothing": chunked(b"-1\r\nx\r\n0\r\n\r\n"),
+    "a chunk with a prefix": chunked(b"0x1\r\nx\r\n0\r\n\r\n"),
     "a chunk with a space": chunked(b"1 \r\nx\r\n0\r\n\r\n"),
     "a chunk that is longer": chunked(b"1\r\nxyz\r\n0\r\n\r\n"),
     "a chunk that does not end": chunked(b"1\r\nx0\r\n\r\n"),
@@ -106,6 +111,7 @@ TOO_LARGE: Final = {
     "a chunk of 16 EiB": chunked(b"F" * 16 + b"\r\nx"),
     "an extension of megabytes": chunked(b"1;" + b"a" * MEGABYTES),
     "a trailer of megabytes": chunked(b"1\r\nx\r\n0\r\nX: " + b"y" * MEGABYTES),
+    "trailers without end": chunked(b"1\r\nx\r\n0\r\n" + b"X: y\r\n" * (MEGABYTES // 6)),
     "chunks without end": chunked((b"4000\r\n" + b"x" * 0x4000 + b"\r\n") * 100),
     "headers without end": got(b"/healthz", *[b"X: y"] * 4_000),
     "a target without end": got(b"/" + b"x" * 20_000),

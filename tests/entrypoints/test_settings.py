@@ -412,7 +412,10 @@ class TestStripe:
                 {**WHOLE, **X, "X_WEBHOOK_SECRETS": "whsec_y"},
                 "STRIPE_SECRET_KEY and CARDONFILE_STRIPE_X_SECRET_KEY have the same value",
             ),
-            ({**WHOLE, **X, "X_SECRET_KEY": "sk_test_y"}, "have the same value"),
+            (
+                {**WHOLE, "WEBHOOK_SECRETS": "whsec_x,whsec_a", **X, "X_SECRET_KEY": "sk_test_y"},
+                "have the same value",
+            ),
         ],
     )
     def test_incomplete_or_ambiguous_stripe_keys_are_refused_without_showing_the_keys(

@@ -73,6 +73,16 @@ def test_an_unsupported_http_method_is_refused_with_the_allowed_methods(
     assert (options.status_code, options.headers["allow"], options.text) == (200, allowed, "")
 
 
+@pytest.mark.parametrize("path", ["/hosted-payments", "/hosted-payments/return"])
+def test_an_unsupported_http_method_for_a_guests_page_is_refused_with_a_page(
+    refusing: Api, path: str
+) -> None:
+    result = refusing.send("PATCH", path, authenticated=False)
+
+    assert result.status_code == 405
+    assert result.headers["content-type"] == "text/html; charset=utf-8"
+
+
 class BrokenAddCard:
     """A use case with a bug."""
 

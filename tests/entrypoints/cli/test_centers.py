@@ -81,6 +81,18 @@ class TestConfigurePayments:
         assert first.startswith("Harbor Spa does not take cards\n  provider: fake → none\n")
         assert second == "Harbor Spa does not take cards\n"
 
+    def test_configure_payments_refuses_a_psp_or_merchant_account_that_cannot_be_used(
+        self, with_center: CommandLine
+    ) -> None:
+        command = ("configure-payments", CENTER_ID, "--provider")
+        with_center.environment["CARDONFILE_PUBLIC_BASE_URL"] = "https://cards.example"
+
+        refused = with_center.refuses(*command, "stripe", "--account", "italy", **KEYS)
+        assert refused.startswith("--account: stripe has no keys for italy: set CARDONFILE_STRIPE_")
+        # Guests can reach the service, so test cards would look like real cards.
+        assert "CARDONFILE_ALLOW_FAKE_PSP=1" in with_center.refuses(*command, "fake")
+        assert configuration(with_center) is None
+
 
 KEYS = {
     "CARDONFILE_STRIPE_SPAIN_SECRET_KEY": "sk_test_x",

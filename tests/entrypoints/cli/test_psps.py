@@ -101,8 +101,10 @@ class TestNew:
             if name.endswith(".py"):
                 compile(text, name, "exec")
         assert "class_psp.under_test:ClassUnderTest" in printed
-        # Nothing is overwritten.
+        for path in copied.values():
+            path.write_bytes(b"changed")
         assert unmigrated.refuses("psp", "new", "class") == "cardonfile-class: File exists"
+        assert {path.read_bytes() for path in folder.rglob("*.*")} == {b"changed"}
 
     @pytest.mark.parametrize(
         ("name", "said"),

@@ -86,7 +86,6 @@ class TestServe:
             assert program.ends() == 1
         assert len(program.lines("database_replaced")) == 1
 
-    # Shows F9.
     def test_serve_without_a_worker_leaves_due_work_to_another_process(
         self, cardonfile: CommandLine
     ) -> None:
@@ -131,6 +130,7 @@ class TestServe:
         ("host", "complaint"),
         [
             ("192.0.2.1", "; use an address of this machine"),
+            ("", "--host must be an IP address or the name of this machine"),
             ("h\u00f6st", "--host must be an IP address or the name of this machine"),
         ],
     )
