@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from adapters.catalogs import catalog, shipped_reservation_texts
 from tests.browser.pages import assert_accessible, assert_fits, assert_good
@@ -22,6 +22,17 @@ from tests.pictures import a_png
 WIDTHS: Final = (1280, 390, 320)
 STATEMENT: Final = "https://spa.example/accessibility"
 BANK: Final = b"<title>Bank</title><link rel=icon href=data:,>"
+
+
+def assert_has_edge_in_forced_colors(button: Locator) -> None:
+    button.page.emulate_media(forced_colors="active")
+    assert_accessible(button.page)
+    edge, ground = button.evaluate(
+        "each => [getComputedStyle(each).borderTopColor, getComputedStyle(each).backgroundColor]"
+    )
+    assert edge != ground
+    expect(button).to_have_css("border-top-width", "1px")
+    button.page.emulate_media(forced_colors="none")
 
 
 def test_the_pages_of_a_link_show_the_branding_of_its_center(
@@ -37,7 +48,9 @@ def test_the_pages_of_a_link_show_the_branding_of_its_center(
     page.goto(link(served, session))
     expect(statement).to_have_attribute("href", STATEMENT)
     assert logo.evaluate("each => each.naturalWidth") == 160
-    page.get_by_role("button", name="Continue to the payment page").press("Enter")
+    proceed = page.get_by_role("button", name="Continue to the payment page")
+    assert_has_edge_in_forced_colors(proceed)
+    proceed.press("Enter")
     expect(page.get_by_role("button", name="Add card")).to_have_css(
         "background-color", "rgb(46, 125, 50)"
     )
@@ -55,14 +68,7 @@ def test_the_pages_of_a_link_show_the_branding_of_its_center(
     # Brighter, white text would be less readable than the color was checked for.
     expect(ask).to_have_css("filter", re.compile(r"brightness\(0\.\d+\)"))
     assert_fits(page, *WIDTHS)
-
-    page.emulate_media(forced_colors="active")
-    assert_accessible(page)
-    edge, ground = ask.evaluate(
-        "each => [getComputedStyle(each).borderTopColor, getComputedStyle(each).backgroundColor]"
-    )
-    assert edge != ground
-    expect(ask).to_have_css("border-top-width", "1px")
+    assert_has_edge_in_forced_colors(ask)
 
 
 def test_a_psp_page_that_is_opened_by_a_form_receives_the_form_fields(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Browser, Route
 
-from tests.browser.pages import Watch
+from tests.browser.pages import Watch, assert_accessible
 
 PAGE = "http://localhost/page"
 BODY = (
@@ -25,7 +26,10 @@ def test_the_browser_tests_report_every_problem_of_a_misbehaving_page(browser: B
     with browser.new_context() as context:
         watch = Watch(context)
         context.route("**/*", respond)
-        context.new_page().goto(PAGE, wait_until="networkidle")
+        page = context.new_page()
+        page.goto(PAGE, wait_until="networkidle")
+        with pytest.raises(AssertionError, match=r"image-alt \(critical\)"):
+            assert_accessible(page)
 
     noticed = "\n".join(watch.problems)
     for problem in (
