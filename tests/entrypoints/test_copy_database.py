@@ -36,6 +36,7 @@ from domain.pagination import PageRequest
 from domain.personal_data.erasure import Erasure
 from domain.sessions.end import Failure, SessionStatus
 from domain.storage import Storage
+from domain.worker.heartbeat import WorkerState
 from entrypoints import copy_database
 from entrypoints.copy_database import CopyFailed, copying
 from entrypoints.settings import PostgresqlDatabase
@@ -326,7 +327,7 @@ class TestRefusedCopies:
         )
 
     def test_copy_database_refuses_a_source_with_a_running_worker_unless_it_is_forced(
-        self, filled: CommandLine, target: str
+        self, filled: CommandLine, target: str, migrated_target: str
     ) -> None:
         worker, now = a_worker(7), datetime.now(UTC)
         with committed(filled.storage) as unit:
@@ -338,7 +339,10 @@ class TestRefusedCopies:
             f"nothing was copied: a worker is running (process {worker.pid} on {worker.host})"
         )
         assert "--anyway" in complaint
-        copies(filled, target, "--anyway")
+        copies(filled, migrated_target, "--anyway")
+        with committed(filled.storage) as unit:
+            unit.workers.leave_heartbeat(worker, now, WorkerState.STOPPED)
+        copies(filled, target)
 
 
 class TestOtherProcesses:
@@ -417,6 +421,7 @@ def test_ctrl_c_interrupts_a_copy_of_the_database_only_before_the_commit(
     interrupted = (130, "interrupted: nothing was copied\n")
     assert (copied.exit_code, copied.stderr) == ((0, "") if products else interrupted)
     assert rows_in(migrated_target)["products"] == products
+    assert is_empty(migrated_target) is not bool(products)
 
 
 @dataclass(frozen=True, kw_only=True)

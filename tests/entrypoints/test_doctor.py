@@ -696,3 +696,23 @@ class TestPsps:
         any_psp = "from domain.psps.payment_provider import PaymentProvider\n"
         site.install("cardonfile-acme", f"{any_psp}class AnyPsp(PaymentProvider): pass\n{code}")
         assert patient.finding("acme/default", **ACME)[0] is Diagnosis.UNKNOWN
+
+    def test_a_check_that_hangs_does_not_hide_the_checks_of_other_merchant_accounts(
+        self, patient: Patient, site: Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        code = PLUGIN.replace("ids: None,", "ids: AnyPsp(),\n    check=check,")
+        site.install(
+            "cardonfile-acme",
+            "from threading import Event\n"
+            "from adapters.psp.findings import ok\n"
+            "from domain.psps.payment_provider import PaymentProvider\n"
+            "class AnyPsp(PaymentProvider): pass\n"
+            "def check(adapter, account, url):\n"
+            f"    return [ok('key', url)] if account == 'spain' else Event().wait()\n{code}",
+        )
+        monkeypatch.setattr(doctor, "SECONDS", 2)
+
+        found = patient.findings(**ACME, CARDONFILE_ACME_SPAIN_API_KEY=SECRET)
+        (hangs,) = (each for each in found if each.about == "acme/default")
+        assert hangs.text.startswith("no result")
+        assert "acme/spain key" in {each.about for each in found}

@@ -48,6 +48,7 @@ from tests.adapters.postgresql.by_hand import execute, is_waiting, set_default
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_center, a_guest
 from tests.databases import committed, make_database, references_of
 from tests.entrypoints.conftest import CommandLine
+from tests.fuzzing import TIMES
 from tests.installation import GOOD_CARD, MERCHANT, MISMATCHING_CARD, OTHER_GOOD_CARD, Installation
 from tests.postgresql import empty_database, new_database
 from tests.simulation.psp import LASTING_TOKENS, LastingTokens
@@ -56,7 +57,7 @@ from tests.waiting import wait_until
 SECRET: Final = "s3same"
 NOBODY_LISTENS: Final = "127.0.0.1:1"
 COMMANDS: Final = [("migrate",), ("token", "list"), ("serve",)]
-ROUNDS: Final = 3
+ROUNDS: Final = 3 * TIMES
 """How often the concurrent requests are repeated, each time about another guest."""
 
 
@@ -565,6 +566,29 @@ class TestConcurrency:
                 unit.guest_references.keep(psp_guest, GuestReference("another"))
 
             assert erasing.result() == [GUEST_ID]
+
+    def test_two_guests_cannot_be_merged_into_each_other_concurrently(
+        self, tmp_path: Path, unforgiving: str
+    ) -> None:
+        with installed(tmp_path, unforgiving) as installation:
+            merge = partial(
+                installation.use_cases.merge_guests, installation.caller, last_fours=["4242"]
+            )
+            for number in range(ROUNDS):
+                first, second = (GuestId(a_uuid(6_000 + 2 * number + which)) for which in (0, 1))
+                for guest_id in (first, second):
+                    installation.has_guest(a_guest(id=guest_id))
+                account = installation.stored_card(guest_id=first)
+                all_at_once(
+                    *[partial(merge, guest_id=first, merged_id=second)] * 2,
+                    *[partial(merge, guest_id=second, merged_id=first)] * 2,
+                )
+
+                with installation.storage.read() as unit:
+                    assert len(unit.erasures.among([first, second])) == 1
+                    (stays,) = (each for each in (first, second) if unit.guests.get(each))
+                (kept,) = installation.accounts(stays)
+                assert kept.account_id == account.account_id
 
     # Shows I9.
     def test_concurrent_changes_to_cards_leave_exactly_one_default_card(

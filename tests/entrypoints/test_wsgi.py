@@ -117,7 +117,7 @@ def test_a_card_is_stored_by_the_webhook_even_if_the_browser_never_returns(
     wait_until(lambda: serving.installation.access_tokens()[0].used_at)
 
 
-# Shows F8, S29.
+# Shows S29.
 def test_metrics_of_all_processes_are_served_without_personal_data(serving: Measured) -> None:
     def counts() -> list[float]:
         samples = serving.scrape()
@@ -316,6 +316,21 @@ def test_a_process_of_a_wsgi_server_ends_when_a_file_of_its_database_is_replaced
 
     # The server stops a process gracefully.
     assert received == [signal.SIGTERM]
+
+
+# Shows F48.
+def test_a_process_of_granian_ends_when_the_log_of_its_sqlite_file_is_deleted(
+    tmp_path: Path,
+) -> None:
+    with Serving(tmp_path, GRANIAN) as serving:
+        process = serving.programs[0].lines("request")[0]["process"]
+        Path(f"{serving.installation.database}-wal").unlink()
+
+        def has_ended() -> bool:
+            serving.status("/readyz")
+            return not Path(f"/proc/{process}").exists()
+
+        wait_until(has_ended)
 
 
 NO_PSP: Final = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -30,6 +31,20 @@ def test_centers_are_listed_by_name(storage: Storage) -> None:
         page = unit.centers.page(frozenset({FIRST.id, SECOND.id}), PageRequest())
         assert (page.items, page.total) == ((FIRST, SECOND), 2)
         assert unit.centers.page(frozenset(), PageRequest()).total == 0
+
+
+def test_putting_a_center_a_second_time_keeps_its_settings(storage: Storage) -> None:
+    renamed = replace(FIRST, name="D")
+    with committed(storage) as unit:
+        unit.centers.put_many([FIRST])
+        unit.center_settings.put(CENTER_ID, center_settings())
+        unit.configurations.put(CENTER_ID, a_configuration())
+    with committed(storage) as unit:
+        unit.centers.put_many([renamed])
+    with storage.read() as unit:
+        assert unit.centers.get(CENTER_ID) == renamed
+        assert unit.center_settings.get(CENTER_ID) == center_settings()
+        assert unit.configurations.get(CENTER_ID) == a_configuration()
 
 
 def lengthen_contact(unit: WriteUnit) -> str:
