@@ -135,10 +135,11 @@ class TestServe:
         ],
     )
     def test_serve_refuses_a_host_that_does_not_belong_to_this_machine(
-        self, cardonfile: CommandLine, host: str, complaint: str
+        self, cardonfile: CommandLine, taken_port: str, host: str, complaint: str
     ) -> None:
         public = {"CARDONFILE_PUBLIC_BASE_URL": "http://127.0.0.1:8000"}
-        assert cardonfile.refuses("serve", "--host", host, **public).endswith(complaint)
+        refused = cardonfile.refuses("serve", "--host", host, "--port", taken_port, **public)
+        assert refused.endswith(complaint)
 
     def test_the_refusal_to_serve_with_several_processes_recommends_granian(
         self, cardonfile: CommandLine
