@@ -279,7 +279,7 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
 
 
 def evidence_signer(keys: str | None) -> EvidenceSigner:
-    """Return the signer of evidence with these keys, or a signer that refuses to sign without keys.
+    """Return a signer of evidence that uses `keys`, or a signer that always refuses if it is None.
 
     Raises SettingsError if the keys cannot be used, or if the package for signatures is not
     installed.

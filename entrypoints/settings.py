@@ -461,7 +461,7 @@ def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
     networks = tuple(map(_plain, _networks(given, Setting.TRUSTED_PROXY, *expected)))
     if not all(network.prefixlen for network in networks):
         raise SettingsError(
-            f"{Setting.TRUSTED_PROXY} must not be every address: any client could forge its own"
+            f"{Setting.TRUSTED_PROXY} must not include every address: any client could forge its address"
         )
     return networks
 

@@ -212,7 +212,7 @@ class Session:
     def prepare(self, method: Method) -> Callable[[], object]:
         """Return a function that calls a method of the adapter, and that can be called repeatedly.
 
-        START is for a new guest.
+        Each call of the function for START uses the same guest, who is new to the PSP.
         """
         if method is Method.START:
             request = a_request(self.psp, guest_id=OTHER_GUEST_ID)

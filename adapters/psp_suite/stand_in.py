@@ -168,9 +168,9 @@ class StandInServer:
     """Listens on loopback at `url`, and handles each request in a separate thread.
 
     If `port` is 0, a free port is used. Pass another port to look at the pages in a browser.
-    Requests below the path `api` come from the adapter. They are recorded in `calls`, each takes
-    `delay_seconds`, and only they can meet trouble. All other requests come from the guest's
-    browser.
+    Requests below the path `api` come from the adapter. They are recorded in `calls`, and each
+    response is delayed by `delay_seconds`. Only these requests can meet trouble. All other requests
+    come from the guest's browser.
     """
 
     def __init__(

@@ -211,7 +211,7 @@ class Facts:
 
     Calls:
 
-    - `calls`: how many calls each method makes without faults. START is for a new guest.
+    - `calls`: how many calls each method makes without faults. START is counted for a new guest.
     - `live_settings`: the settings to change for real cards, such as `{"API_KEY": "live_…"}`.
     - `resolution`: the unit of the PSP's times.
     - `list_lag`: the longest time until the PSP's lists show the page of a repeated call.

@@ -275,9 +275,9 @@ class Account(Card, WorkAtPsp):
         return replace(told, due_at=min(filter(None, times), default=None))
 
     def read_too_early(self, read_at: datetime, now: datetime) -> Account:
-        """Return this account after a reading that is not newer than the stored state.
+        """Return this account with its next reading postponed.
 
-        The card will be read again later.
+        Call this if the card that was read from the PSP is not newer than the stored state.
         """
         wait = min(max(self.is_true_at - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)

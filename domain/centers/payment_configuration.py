@@ -187,7 +187,8 @@ class PaymentConfiguration:
     def says_no_show(self, at: PspAccount) -> bool:
         """Return whether a charge at the merchant account `at` may state "no-show" as its reason.
 
-        The setting applies only to the center's present merchant account, whose acquirer was asked.
+        The setting applies only to the center's present merchant account, because only the acquirer
+        of that account has agreed to this reason.
         """
         return self.no_show_indicator and self.psp_account == at
 

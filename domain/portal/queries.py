@@ -47,9 +47,10 @@ class PortalCard:
 
     `general` is the consent to charges that are not for a booking, or None if the guest gave no
     such consent. `running` are the agreements under which the card may be charged now.
-    `stays_until` is the time until which the card would stay on file for `running` if the guest
-    removed the card, or None if the card would be removed at once. `withdrawn_until` is the same
-    for a withdrawal. `may_be_replaced` is whether the page offers to replace the card.
+    If the guest removed the card now, it would stay on file for `running` until `stays_until`, or
+    would be removed at once if `stays_until` is None. `withdrawn_until` is the corresponding time
+    if the guest withdrew the consent instead. `may_be_replaced` is whether the page offers to
+    replace the card.
     """
 
     account: Account

@@ -75,11 +75,12 @@ class RefusedCards(Protocol):
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
-        """Return each limit that is reached, with the time of the entry whose age ends the limit.
+        """Return each limit that is reached, with the time of its n-th latest entry.
 
         Entries are sessions or refused cards. A limit of n is reached if the session's guest,
-        caller or center has n entries within COUNTED_FOR after `since`. The returned time is that
-        of the n-th latest entry. The session itself need not be stored.
+        caller or center has at least n entries within COUNTED_FOR after `since`. It stops being
+        reached when the n-th latest entry is older than COUNTED_FOR. The session itself need not be
+        stored.
 
         A call reads n entries of an index for each limit; for a limit on a guest at one center, it
         reads all entries of the guest. A write unit locks the guest. Other write units wait until

@@ -76,9 +76,9 @@ class Verdict:
 
     - `session` replaces the current session.
     - `added` is a new account.
-    - `renewed` replaces the account with its id.
-    - `kept` is an account that is not renewed, because the result is outdated. The account may be
-      kept longer.
+    - `renewed` replaces the stored account that has the same id.
+    - `kept` is an account whose card stays as it is, because the result is outdated. Its
+      `keep_until` may be later than before.
     - `doubted` is the account of a card that the guest typed in again. The card is read at the PSP
       at once, because the PSP may have lost it.
     - `consent` is the consent to the account that is added, renewed or kept.
@@ -192,9 +192,9 @@ def judge_card(
     session stays open.
 
     If the guest agreed to charges for bookings, the card gets these agreements, with the ids in
-    `agreement_ids`. If the guest has withdrawn the consent since then, the card is kept only for
-    these bookings. If there is no booking and the guest has removed the card since then, it is not
-    stored again, and the page is over.
+    `agreement_ids`. If the guest withdrew the consent after giving it on this page, the card is
+    kept only for these bookings. If there is no booking, and the guest removed the same card after
+    giving the consent on this page, the card is not stored again, and the page is over.
     """
     card, discard, configuration = collected.card, on_file.discard, session.configuration
     same = next(

@@ -173,7 +173,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     count -= rows.skipped + rows.refused
     click.echo(f"imported {count} {what if count != 1 else what.removesuffix('s')}")
     if rows.refused:
-        raise click.ClickException(f"not imported, for the reasons above: {rows.refused}")
+        raise click.ClickException(
+            f"rows that were not imported, for the reasons above: {rows.refused}"
+        )
 
 
 # Click's message about an extra argument would show it, and it may be a URL with a password.

@@ -69,8 +69,8 @@ class Done:
 class WorkLog:
     """Logs finished work, and when a kind of work begins to fail or works again.
 
-    Each kind of work is logged once when it begins to fail. At most one such line is written in a
-    minute for all kinds together. All runners of a process share one log.
+    A kind of work that keeps failing is logged only once. At most one line about failing work is
+    written in a minute, for all kinds together. All runners of a process share one log.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

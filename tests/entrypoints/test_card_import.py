@@ -91,7 +91,7 @@ def test_a_card_import_names_skipped_cards_by_their_line(
             "merchant account\n"
             f"{file}, line 5: the guest already has this card on file at the center, with another token\n"
             "skipped, because the guests were erased or merged: 1\n"
-            "Error: not imported, for the reasons above: 3\n"
+            "Error: rows that were not imported, for the reasons above: 3\n"
         )
     assert len(installation.accounts()) == len(installation.accounts(OTHER_GUEST_ID)) == 1
 

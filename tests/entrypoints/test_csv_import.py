@@ -249,7 +249,7 @@ class TestReadingFiles:
             a_product(1, name='Oil, "warm"', description="One.\r\n\nTwo."),
         )
 
-    def test_importing_a_guest_without_a_language_keeps_the_language(
+    def test_importing_a_guest_without_a_language_keeps_the_stored_language(
         self, cardonfile: CommandLine
     ) -> None:
         with_language = "id,language,first_name,last_name,email\n"

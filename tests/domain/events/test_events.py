@@ -320,7 +320,9 @@ class TestReplay:
             assert later.times == {event_id: 1}
         assert installation.receiver.times == {event_id: 2}
 
-    def test_a_replay_skips_endpoints_of_other_events(self, installation: Receiving) -> None:
+    def test_a_replay_skips_endpoints_that_do_not_receive_the_event(
+        self, installation: Receiving
+    ) -> None:
         installation.has_other_center()
         added(installation, "https://elsewhere.example", centers=[OTHER_CENTER_ID])
         added(installation, "https://removals.example", "account.removed")

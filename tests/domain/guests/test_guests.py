@@ -48,7 +48,9 @@ def test_reading_a_guest_returns_the_details_of_the_last_put(installation: Insta
     assert changed.first_name == "Grace B."
 
 
-def test_putting_a_guest_without_a_language_keeps_the_language(installation: Installation) -> None:
+def test_putting_a_guest_without_a_language_keeps_the_stored_language(
+    installation: Installation,
+) -> None:
     assert put(installation, ADD, language="de-at").language == "de-AT"
     assert put(installation, EDIT, first_name="Grace B.").language == "de-AT"
     assert read(installation).language == "de-AT"

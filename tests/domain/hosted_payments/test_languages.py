@@ -137,7 +137,7 @@ def test_our_own_pages_are_in_the_same_language_as_the_hosted_page(
     assert way_back(installation, session, "fr") == replace(found, negotiated=False)
 
 
-def test_our_own_pages_need_no_guest_center_or_psp(installation: Installation) -> None:
+def test_our_own_pages_work_without_a_guest_a_center_or_a_psp(installation: Installation) -> None:
     switch_on(installation, "de")
     session = installation.add_card(locale="de")
     installation.loses("guests")

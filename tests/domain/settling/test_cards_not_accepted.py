@@ -230,7 +230,9 @@ def test_a_client_cannot_waive_the_authentication_of_a_center(installation: Inst
     assert session.current_attempt.request.authentication is Authentication.REQUIRED
 
 
-def test_authentication_that_the_psp_cannot_require_is_refused(installation: Installation) -> None:
+def test_requiring_authentication_is_refused_if_the_psp_cannot_require_it(
+    installation: Installation,
+) -> None:
     add_card = installation.use_cases.add_card
     psps = psps_that(installation.settings.psps, requires_authentication=False)
     request = AddCardRequest(

@@ -29,7 +29,7 @@ PUBLIC = {"CARDONFILE_PUBLIC_BASE_URL": "https://cards.example"}
 class TestCheck:
     """tests/entrypoints/test_doctor.py tests the findings about a PSP."""
 
-    def test_psp_check_shows_the_distribution_of_a_psp_with_the_webhook_address(
+    def test_psp_check_shows_the_package_and_the_webhook_address_of_a_psp(
         self, unmigrated: CommandLine, site: Site
     ) -> None:
         site.install(
