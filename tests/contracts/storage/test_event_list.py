@@ -13,7 +13,7 @@ from domain.events.event import Event
 from domain.events.event_list import Ends, EventFilter, Position
 from domain.identifiers import EventId
 from domain.storage import RecordUnreadable, Storage
-from tests.builders import an_event_delivery
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, an_event_delivery
 from tests.concurrency import elsewhere
 from tests.contracts.storage.records import DAY, store
 from tests.databases import committed
@@ -98,6 +98,15 @@ def test_readers_see_every_event_once_while_many_writers_add_events(storage: Sto
     assert {event_id for _, event_id in seen[0]} == {
         an_event(number).event_id for number in range(writers * each_writes)
     }
+
+
+def test_events_can_be_filtered_by_center(storage: Storage) -> None:
+    here, there = an_event(1), replace(an_event(2), center_id=OTHER_CENTER_ID)
+    store(storage, here, there)
+    number_all(storage)
+    at_center = EventFilter(centers=frozenset({CENTER_ID}))
+    assert listed(storage, wanted=at_center) == [(1, here.event_id)]
+    assert listed(storage, wanted=EventFilter(centers=frozenset())) == []
 
 
 def forget(storage: Storage, kept_for: timedelta = DAY) -> int:

@@ -86,7 +86,11 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         ),
         center_settings(),
         center_settings(
-            contact=AWKWARD, color=None, logo=None, time_zone=AWKWARD, accessibility=AWKWARD
+            contact=AWKWARD,
+            color=None,
+            logo=None,
+            time_zone=f"{AWKWARD}zone",
+            accessibility=f"{AWKWARD}access",
         ),
         a_session(billing_info=None, due_at=None),
         a_session(
@@ -108,11 +112,11 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
             progress=Progress.CANCELLED,
             cancelled_at=NOW,
             cancelled_by=Actor(AWKWARD),
-            opened_at=NOW,
+            opened_at=NOW - DAY,
             returned_at=NOW + DAY,
             locale="de-AT",
             reference="order-1",
-            trace=Trace(AWKWARD),
+            trace=Trace(f"{AWKWARD}trace"),
         ),
         a_session(
             agreement=terms_of_a_booking(),
@@ -120,8 +124,8 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
                 account_id=AccountId(a_uuid(101)), further=(terms_of_a_booking(),)
             ),
         ),
-        a_consent_text(version=AWKWARD, language=AWKWARD, text=AWKWARD),
-        a_reservation_text(text=AWKWARD, button=AWKWARD),
+        a_consent_text(version=AWKWARD, language=f"{AWKWARD}de", text=f"{AWKWARD}text"),
+        a_reservation_text(text=AWKWARD, button=f"{AWKWARD}button"),
         an_agreement(),
         an_agreement(
             terms=terms_of_a_booking(no_show=None, cancel_by=None, description=AWKWARD),
@@ -134,21 +138,21 @@ EAST: Final = timezone(timedelta(hours=9, minutes=30))
         an_account(
             removed_at=NOW,
             guest_reference=GuestReference(AWKWARD),
-            token=CardToken(AWKWARD),
-            charge_reference=AWKWARD,
+            token=CardToken(f"{AWKWARD}token"),
+            charge_reference=f"{AWKWARD}charge",
             authenticated=False,
         ),
         an_account(
             due_at=NOW,
-            asked_at=NOW,
-            read_at=NOW - DAY,
-            unanswered_since=NOW + DAY,
-            expiry_notice_at=NOW + DAY,
-            refused_since=NOW,
+            asked_at=NOW + DAY,
+            read_at=NOW + 2 * DAY,
+            unanswered_since=NOW + 3 * DAY,
+            expiry_notice_at=NOW + 4 * DAY,
+            refused_since=NOW + 5 * DAY,
             refusals=3,
         ),
-        a_consent(version=AWKWARD, language=AWKWARD, text=AWKWARD),
-        a_discard(begun_at=NOW, unanswered_since=NOW, due_at=NOW + DAY, out_of_reach=True),
+        a_consent(version=AWKWARD, language=f"{AWKWARD}de", text=f"{AWKWARD}text"),
+        a_discard(begun_at=NOW, unanswered_since=NOW - DAY, due_at=NOW + DAY, out_of_reach=True),
         a_discard().done(NOW),
         an_event_endpoint(disabled_at=NOW, removed_at=NOW + DAY),
         an_event_endpoint(

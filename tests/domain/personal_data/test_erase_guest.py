@@ -730,13 +730,18 @@ def test_a_link_opened_during_the_erasure_leads_to_the_shop(installation: Instal
     assert installation.open_page(session) == REDIRECT_URI
 
 
-def test_an_erasure_clears_the_booking_reference_of_agreements(installation: Installation) -> None:
+@pytest.mark.parametrize("reason", ["NULL", "'odd'"], ids=["readable", "unreadable"])
+def test_an_erasure_clears_the_booking_reference_of_agreements(
+    installation: Installation, reason: str
+) -> None:
     account = installation.stored_card()
     agreement = an_agreement(account_id=account.account_id)
     with committed(installation.storage) as unit:
         unit.agreements.add(agreement)
         unit.agreements.name_session(GUEST_ID, CENTER_ID, "booking-17", account.token_id)
+    change_by_hand(installation.storage, f"UPDATE agreements SET reason = {reason}")
     installation.erase_guest()
+    change_by_hand(installation.storage, "UPDATE agreements SET reason = NULL")
     with installation.storage.read() as unit:
         (kept,) = unit.agreements.of_guest(GUEST_ID)
         assert unit.agreements.session_of(GUEST_ID, CENTER_ID, "booking-17") is None

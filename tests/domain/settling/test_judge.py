@@ -23,6 +23,7 @@ from domain.events.event import CardSummary, EventType
 from domain.identifiers import AccountId, AgreementId, CardToken, GuestReference, MerchantAccount
 from domain.psps.card import Card
 from domain.psps.hosted_page import CardCollected, NoCardCollected, Outcome, PageClosed, Pending
+from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.sessions.end import Failure, SessionStatus
 from domain.sessions.polling import POLL_EVERY
 from domain.settling.judge import WAIT_FOR_DISCARD, OnFile, Verdict, judge, judge_card, judge_token
@@ -300,6 +301,15 @@ class TestOutcomesWithoutANewCard:
         expected = Verdict(session=OPENED.without_card(LATER), unkept=TOKEN)
 
         assert judge(OPENED, OPENED, NO_CARD, LATER) == expected
+
+    def test_an_incomplete_card_of_an_expired_session_is_discarded(self) -> None:
+        waiting = EXPIRED.page_unknown(LATER)
+        incomplete = replace(NO_CARD, missing="expiry")
+
+        verdict = judge(waiting, waiting, incomplete, LATER + UNKNOWN_FOR)
+
+        assert verdict is not None
+        assert (verdict.session.status, verdict.unkept) == (SessionStatus.EXPIRED, TOKEN)
 
     def test_a_page_that_collected_no_card_leaves_no_token_to_discard(self) -> None:
         for outcome, session in (

@@ -405,6 +405,23 @@ def test_each_call_about_an_outcome_passes_the_stored_evidence(
     assert installation.provider.evidence == [*passed, passed[-1], passed[-1]]
 
 
+def test_a_discarded_token_is_never_stored(installation: Installation) -> None:
+    session = installation.opened_session()
+    token_to_discard(installation, session)
+    attempt = session.current_attempt
+    assert attempt.page is not None
+    collected = installation.provider.outcome(attempt.request, attempt.page, ())
+    # This PSP reports a card even after it was discarded.
+    installation.provider.outcome = lambda *_: collected
+    discard = installation.container.discard_token().take()
+    assert discard is not None
+    installation.container.discard_token()(discard)
+
+    assert settled(installation, session).status is SessionStatus.OPEN
+    assert installation.accounts() == ()
+    assert installation.tokens_at_psp() == frozenset()
+
+
 # Shows I8.
 def test_a_returning_browser_is_redirected_during_a_psp_outage(installation: Installation) -> None:
     session = installation.session_with_card()
