@@ -94,6 +94,12 @@ def test_the_outcome_of_a_page_without_a_card_is_read_from_the_setup_intent(
     assert outcome_for(status, intent) == expected
 
 
+@pytest.mark.parametrize("status", ["open", "expired"])
+def test_a_stored_card_counts_as_collected_whatever_the_status_of_the_page(status: str) -> None:
+    outcome = outcome_for(status, an_intent("succeeded", payment_method=a_method()))
+    assert isinstance(outcome, CardCollected)
+
+
 @pytest.mark.parametrize(
     ("told", "expected"),
     [

@@ -416,6 +416,20 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page) == PageClosed()
 
+    def test_a_page_whose_customer_was_deleted_counts_as_closed(self, shop: Shop) -> None:
+        page = shop.page_with_card()
+        shop.stripe.delete_customer(shop.main, page.guest_reference)
+
+        assert shop.outcome(page) == PageClosed()
+
+    def test_a_stripe_page_that_belongs_to_another_attempt_of_the_session_is_refused(
+        self, shop: Shop
+    ) -> None:
+        page = shop.start()
+
+        with pytest.raises(ProviderUnavailable, match="another page"):
+            shop.provider.outcome(replace(REQUEST, attempt=2), page, ())
+
 
 @pytest.mark.parametrize("code", [None, "resource_missing"])
 def test_the_card_of_a_deleted_customer_counts_as_discarded(shop: Shop, code: str | None) -> None:

@@ -118,6 +118,13 @@ def test_a_stripe_signature_with_two_times_or_a_malformed_time_is_rejected(heade
         READER.read_webhook(replace(delivery(an_event()), headers={webhooks.HEADER: header}))
 
 
+def test_a_stripe_signature_with_another_scheme_is_rejected() -> None:
+    sent = delivery(an_event())
+    signed = sent.headers[webhooks.HEADER].replace("v1=", "v0=")
+    with pytest.raises(WebhookRejected, match="not signed by Stripe with a secret"):
+        READER.read_webhook(replace(sent, headers={webhooks.HEADER: signed}))
+
+
 def test_the_rejection_of_a_malformed_stripe_event_does_not_quote_the_event() -> None:
     with pytest.raises(WebhookRejected, match="not a known event") as rejected:
         READER.read_webhook(delivery(an_event(id=7)))
