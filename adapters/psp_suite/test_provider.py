@@ -36,6 +36,7 @@ from adapters.psp_suite.sessions import (
     for_each,
     methods_of,
     needs,
+    watched,
 )
 from adapters.psp_suite.under_test import (
     MAIN,
@@ -1963,17 +1964,16 @@ class TestCheck:
         assert not psp.guests(MAIN)
 
     def test_a_psp_check_reports_a_silent_or_slow_psp_within_5_seconds(
-        self, psp: PspUnderTest, tmp_path: Path
+        self, psp: PspUnderTest, adapter: PaymentProvider, tmp_path: Path, raised: list[Exception]
     ) -> None:
         (tmp_path / "slow").mkdir()
         with closing(type(psp)(tmp_path / "slow")) as slow:
             psp.fall_silent()
             slow.drip(5.5)
-            in_trouble = (psp, slow)
+            in_trouble = ((psp, adapter), (slow, watched(slow, slow.adapter(), raised)))
 
             def check(number: int) -> None:
-                each = in_trouble[number]
-                found = {diagnosis for diagnosis, *_ in checked(each, each.adapter())}
+                found = {diagnosis for diagnosis, *_ in checked(*in_trouble[number])}
                 assert psp.plugin.check is None or Diagnosis.PROBLEM in found
 
             at_once(len(in_trouble), check)

@@ -326,6 +326,16 @@ def test_the_page_of_an_expired_link_shows_the_contact_of_the_center(
     assert buttons(result) == [*ask, ("https://shop.example/?a=1&b='x'", f"Go back to {CENTER}")]
 
 
+def test_the_page_of_a_cancelled_link_says_that_it_was_cancelled(api: Api) -> None:
+    session = api.installation.opened_session()
+    api.installation.cancel_session(session)
+
+    result = opened(api, session)
+
+    assert result.status_code == 410
+    assert shown(result) == (CENTER, "This link was cancelled", REDIRECT_URI)
+
+
 @pytest.fixture
 def old_link(api: Api) -> CardSession:
     """Return a session whose link is too old to lead to the page without a click."""

@@ -30,6 +30,28 @@ def test_the_openapi_document_is_valid() -> None:
         assert all(each["description"] and each["summary"] for each in methods.values())
 
 
+def schemas(part: object) -> Iterator[dict[str, object]]:
+    """Yield every schema within a part of the document, and every other object."""
+    if isinstance(part, dict):
+        yield part
+    for inner in (
+        part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    ):
+        yield from schemas(inner)
+
+
+def test_generators_of_clients_can_read_the_schemas_of_the_openapi_document() -> None:
+    # They apply a format beside `anyOf` to null too, or ignore it.
+    assert [each for each in schemas(DOCUMENT) if {"anyOf", "format"} <= each.keys()] == []
+    described = DOCUMENT["components"]["schemas"]
+    source = described["AddCardBody"]["properties"]["source"]
+    assert (source["type"], source["enum"]) == ("integer", [1, 5])
+    for name, fields in (("ErrorObject", {"code", "message"}), ("Refused", {"success", "error"})):
+        schema = described[name]
+        assert schema["properties"].keys() == set(schema["required"]) == fields
+        assert schema["additionalProperties"] is False
+
+
 def test_the_openapi_document_is_served(api: Api) -> None:
     assert api.get("/openapi.json").json == json.loads(json.dumps(DOCUMENT))
 

@@ -205,8 +205,9 @@ def test_a_missing_token_or_permission_is_reported_before_any_other_error(
     if row.allowed:
         without = requests.token(*every - documented(row.name))
         requests.are_refused(without, 403, "User not authorized")
-    for needed in filter(None, (row.allowed, row.also)):
-        assert requests.send(requests.token(*every - needed)).status_code == 403
+        assert requests.send(requests.token(*every - row.allowed)).status_code == 403
+    if row.also:
+        requests.are_refused(requests.token(*every - row.also), 403, "User not authorized")
 
     # The refused requests have changed nothing: the card, for example, is still there to be removed.
     first, *others = [[each] for each in row.allowed] or [[], *([each] for each in Permission)]

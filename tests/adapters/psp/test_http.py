@@ -346,7 +346,7 @@ class TestJsonApi:
             (404, b"[" * 9999, ProviderUnavailable),
             *(
                 (status, AN_ERROR, ProviderUnavailable)
-                for status in (302, 304, 401, 403, 409, 429, 500)
+                for status in (302, 304, 401, 402, 403, 409, 429, 500)
             ),
         ],
     )
