@@ -132,9 +132,9 @@ def survive(
 ) -> Survived:
     """Kill the machine once in each round at a random moment, and check what is stored.
 
-    In a round, a random number of requests within `answers` is answered first. Clients retry unanswered requests. Between rounds they pause: everything that was answered is
-    compared with what is stored, and the requests of the round are repeated. A real endpoint takes
-    all events.
+    In a round, a random number of requests within `answers` is answered first. Clients retry
+    unanswered requests. Between rounds they pause: everything that was answered is compared with
+    what is stored, and the requests of the round are repeated. A real endpoint takes all events.
     """
     with UnreliableEndpoint(seed) as endpoint:
         return _survive(storage, endpoint, rounds, seed, answers)

@@ -20,7 +20,7 @@ import pytest
 
 from adapters.psp_example.fake_acme import GOOD, FakeAcme, Merchant
 from adapters.psp_suite.stand_in import StandInServer
-from domain.identifiers import CenterId, ProviderName
+from domain.identifiers import CenterId
 from tests.adapters.http.api import ACCOUNTS, GOOD_BODY
 from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_guest
 from tests.installation import Installation
@@ -172,13 +172,13 @@ def served(site: Site, harborpay: FakeAcme) -> Iterator[Served]:
     installation = Installation(site.folder)
     installation.has_guest(a_guest(language="de"))
     installation.has_other_center()
-    installation.configure(OTHER_CENTER_ID, provider=ProviderName("harborpay"))
     installation.container.set_consent()(CENTER_ID, "de")
     clock = installation.clock
     clock.advance(datetime.now(UTC) - clock.now())
     token = installation.token_for(installation.caller)
     installation.close()
     site.environment["CARDONFILE_DATABASE_URL"] = f"sqlite:///{installation.database}"
+    site.run("cardonfile", "configure-payments", OTHER_CENTER_ID, "--provider", "harborpay")
     with Served(site, token) as served:
         yield served
 
