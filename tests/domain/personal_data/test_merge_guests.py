@@ -148,9 +148,11 @@ def test_if_both_merged_guests_have_a_card_the_account_with_the_later_consent_re
     assert installation.tokens_at_psp() == {later.token, other.token}
 
 
-@pytest.mark.parametrize(("days", "kept_days"), [((1, 2), 2), ((2, 1), 2), ((None, 1), None)])
+@pytest.mark.parametrize(
+    ("days", "kept_days"), [((1, 2), 2), ((2, 1), 2), ((None, 1), None), ((1, None), None)]
+)
 def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreements(
-    installation: Installation, days: tuple[int | None, int], kept_days: int | None
+    installation: Installation, days: tuple[int | None, int | None], kept_days: int | None
 ) -> None:
     def later(in_days: int | None) -> datetime | None:
         return None if in_days is None else NOW + in_days * DAY
