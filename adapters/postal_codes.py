@@ -54,7 +54,7 @@ class PostalCodeFormats(PostalCodes):
         return _format_of(country_code) is not None
 
     @override
-    def own_form(self, country_code: str, zipcode: str) -> str | None:
+    def usual_form(self, country_code: str, zipcode: str) -> str | None:
         postal_format = _format_of(country_code)
         plain = _DASHES.sub("-", unicodedata.normalize("NFKC", zipcode).upper())
         plain = " ".join(plain.removeprefix(_POSTAL_MARK).split())

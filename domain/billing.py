@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Final
 
 from domain.card_numbers import (
-    hold_card_number_together,
     holds_card_number,
     is_short_card_number,
+    joined_texts_hold_card_number,
 )
 from domain.errors import BillingInfoInvalid
 from domain.fields import is_clean
@@ -76,7 +76,7 @@ def parse_billing_info(value: object) -> BillingInfo | None:
         raise BillingInfoInvalid
     given = {name: _parse_field(name, value.get(name)) for name in MAX_LENGTHS}
     for field_name, joined in _JOINED.items():
-        if hold_card_number_together(*(text for name in joined if (text := given[name]))):
+        if joined_texts_hold_card_number(*(text for name in joined if (text := given[name]))):
             raise BillingInfoInvalid(field_name)
     billing_info = BillingInfo(**given)
     return None if billing_info == BillingInfo() else billing_info

@@ -81,7 +81,7 @@ def holds_card_number(text: str) -> bool:
     )
 
 
-def hold_card_number_together(*texts: str) -> bool:
+def joined_texts_hold_card_number(*texts: str) -> bool:
     """Return whether texts form a card number when they are shown next to each other."""
     return any(holds_card_number(separator.join(texts)) for separator in (" ", ""))
 

@@ -15,7 +15,7 @@ GuestId = NewType("GuestId", str)
 ProductId = NewType("ProductId", str)
 TokenId = NewType("TokenId", str)
 """The token of a card-addition session."""
-SHOWN_OF_TOKENS: Final = 8
+TOKEN_PREFIX_LENGTH: Final = 8
 """The number of characters of a token that are shown. They are enough to find the session, but not
 enough to open the link of a session from an earlier release.
 """

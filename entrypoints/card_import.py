@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteOperatorsAct
-from domain.cards.import_card import IMPORTS_PER_MINUTE, READ, BroughtCard, Fate, ImportCard
+from domain.cards.import_card import IMPORTS_PER_MINUTE, READ, CardToImport, Fate, ImportCard
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.storage import RecordUnreadable
 from entrypoints.csv_import import CsvImport
@@ -71,7 +71,7 @@ class CardImport(CsvImport):
                     "from the file"
                 )
 
-    def _fate_of(self, card: BroughtCard) -> Generator[int, None, Fate]:
+    def _fate_of(self, card: CardToImport) -> Generator[int, None, Fate]:
         waits = iter(WAITS_SECONDS)
         while True:
             try:

@@ -102,7 +102,7 @@ from domain.events.send_test_event import SendTestEvent
 from domain.events.update_event_endpoint import UpdateEventEndpoint
 from domain.guests.put_guest import PutGuest
 from domain.guests.queries import ReadGuest, SearchGuests
-from domain.hosted_payments.find_way_back import FindWayBack
+from domain.hosted_payments.find_page_content import FindPageContent
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import HostedLinks
 from domain.hosted_payments.open_hosted_page import OpenHostedPage
@@ -664,8 +664,8 @@ class Container(DeclarativeContainer):
         clock=clock,
     )
     cancel_hosted_page = Part(CancelHostedPage, storage=storage, clock=clock)
-    find_way_back = Part(
-        FindWayBack,
+    find_page_content = Part(
+        FindPageContent,
         storage=storage,
         links=links,
         psps=settings.provided.psps,
@@ -766,7 +766,7 @@ class Container(DeclarativeContainer):
         open_hosted_page=open_hosted_page,
         return_from_hosted_page=return_from_hosted_page,
         cancel_hosted_page=cancel_hosted_page,
-        find_way_back=find_way_back,
+        find_page_content=find_page_content,
         links=links,
         ids=ids,
         wake_reconciler=wake_reconciler,

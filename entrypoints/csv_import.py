@@ -16,7 +16,7 @@ import msgspec
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.cards.import_card import BroughtCard
+from domain.cards.import_card import CardToImport
 from domain.centers.center import Center
 from domain.errors import InvalidCenterId, InvalidField, InvalidProductId
 from domain.guests.guest import Guest
@@ -337,13 +337,13 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         keeps_order=True,
     ),
     "cards": Kind(
-        record=BroughtCard,
+        record=CardToImport,
         columns=(
             *("guest_id", "center_id", "provider", "merchant_account", "guest_reference", "token"),
             *("consented_at", "consent_version"),
         ),
         optional=("consent_language", "consent_text"),
-        parse=BroughtCard.parse,
+        parse=CardToImport.parse,
         put_many=_one_by_one,
         keeps_order=True,
         unique="a token",

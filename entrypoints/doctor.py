@@ -20,7 +20,7 @@ from adapters.outbound_http import CERTIFICATE_NOT_TRUSTED, Connection, begin, r
 from adapters.psp.findings import Diagnosis, Finding, compare_clocks, ok, problem, unknown
 from adapters.sql.errors import DatabaseUnusable
 from domain.audit.entry import Action
-from domain.centers.configure_payments import what_is_missing
+from domain.centers.configure_payments import find_missing
 from domain.consents.consent_text import consents_at
 from domain.errors import ServiceUnavailable
 from domain.events.event import EventEndpoint
@@ -382,7 +382,7 @@ def _accounts(container: Container) -> Iterator[Finding]:
         work, erasures = status.unanswered.get(account, none), status.erasures.get(account, none)
         since = min(filter(None, (work.since, erasures.since)), default=None)
         waits = f"{work.items} sessions, discards and cards, and {erasures.items} erasures"
-        if what_is_missing(psps, account) is not None:
+        if find_missing(psps, account) is not None:
             fault = f"not set up, but cards are stored there or work is left: {waits} wait"
             yield problem(name, f"{fault}; set it up, or {advice}")
         elif is_alarming(since, now):

@@ -95,10 +95,10 @@ class InstalledPsp:
         if not self.is_set_up:
             return None
         with suppress(SettingsError):
-            told = _call(
+            answer = _call(
                 self.plugin, "say its mode", lambda: self.plugin.is_live(self.settings, account)
             )
-            return told if isinstance(told, bool) else None
+            return answer if isinstance(answer, bool) else None
         return None
 
     def currency(self, account: MerchantAccount) -> str | None:
@@ -106,12 +106,12 @@ class InstalledPsp:
         if not self.is_set_up:
             return None
         with suppress(SettingsError):
-            told = _call(
+            answer = _call(
                 self.plugin,
                 "say its currency",
                 lambda: str(self.plugin.currency(self.settings, account)),
             )
-            return told.upper() if _CURRENCY.fullmatch(told) else None
+            return answer.upper() if _CURRENCY.fullmatch(answer) else None
         return None
 
     @property

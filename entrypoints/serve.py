@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 from waitress.server import create_server
 
-from domain.centers.configure_payments import Missing, what_is_missing
+from domain.centers.configure_payments import Missing, find_missing
 from domain.errors import ServiceUnavailable
 from domain.installation.recognize_origin import AnotherOrigin
 from entrypoints.container import Container, shared_counts
@@ -167,7 +167,7 @@ def refuse_erased_guests(container: Container) -> None:
     file = container.settings().erasures_file
     if file is not None and not (folder := file.absolute().parent).is_dir():
         raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: create {folder}")
-    found = container.erase_guest().brought_back()
+    found = container.erase_guest().guests_not_erased()
     if found:
         raise ServeError(
             f"erased guests of CARDONFILE_ERASURES_FILE are in the database ({len(found)}): a backup was "
@@ -212,7 +212,7 @@ def refuse_missing_psps(container: Container) -> None:
     psps = container.settings().psps
     for psp_account in sorted(configured):
         name, account = psp_account
-        match what_is_missing(psps, psp_account):
+        match find_missing(psps, psp_account):
             case Missing.PSP:
                 raise ServeError(
                     f"centers are configured for the PSP {name}, which is not available: install it, "

@@ -41,7 +41,7 @@ RECEIVE_SECONDS: Final = 5
 """A graceful stop waits this long for the rest of a request."""
 QUIET_SECONDS: Final = 0.2
 """A graceful stop ends when nothing has been in flight for this time."""
-LOOK_EVERY_SECONDS: Final = 0.02
+CHECK_EVERY_SECONDS: Final = 0.02
 STOP_SECONDS: Final = 5
 """A graceful stop finally waits this long for threads that are still running."""
 
@@ -180,10 +180,10 @@ class Server:
         # The time is added up in each round, so that time in which this process could not run does
         # not count as quiet.
         while quiet_seconds < QUIET_SECONDS:
-            time.sleep(LOOK_EVERY_SECONDS)
+            time.sleep(CHECK_EVERY_SECONDS)
             waited = time.monotonic() - began
             is_busy = waited < DRAIN_SECONDS and self._is_busy(waited)
-            quiet_seconds = 0 if is_busy else quiet_seconds + LOOK_EVERY_SECONDS
+            quiet_seconds = 0 if is_busy else quiet_seconds + CHECK_EVERY_SECONDS
         self._server.trigger.pull_trigger(self._leave_loop)
 
     def _is_busy(self, waited_seconds: float) -> bool:

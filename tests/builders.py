@@ -24,7 +24,7 @@ from domain.audit.entry import Action, Actor, AuditEntry
 from domain.billing import BillingInfo
 from domain.cards.account import Account
 from domain.cards.discard import Discard
-from domain.cards.import_card import BroughtCard
+from domain.cards.import_card import CardToImport
 from domain.centers.center import Center
 from domain.centers.center_settings import CenterSettings, Logo
 from domain.centers.payment_configuration import PaymentConfiguration
@@ -399,9 +399,9 @@ def a_worker(number: int = 1, **changes: Any) -> WorkerProcess:
 
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
-def a_brought_card(card: Card, **changes: Any) -> BroughtCard:
+def a_card_to_import(card: Card, **changes: Any) -> CardToImport:
     """Return a card at the PSP, as a row of an import file describes it."""
-    brought = BroughtCard(
+    brought = CardToImport(
         guest_id=GUEST_ID,
         center_id=CENTER_ID,
         provider=ProviderName("fake"),

@@ -81,7 +81,7 @@ class HttpEventSender(EventSender):
         """
         self._with_connection(url, Connection.open)
 
-    def why_unreachable(self, url: str) -> str | None:
+    def unreachable_reason(self, url: str) -> str | None:
         """Return the reason why events cannot be sent to a URL, without looking up its host.
 
         Return None if events may be sent there. Return None also if the host is a name other than

@@ -8,19 +8,19 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from domain.agreements.terms import Money
-from domain.disputes.evidence import HowEnded, Moment, SignedEvidence, WhoseClock
+from domain.disputes.evidence import ClockSource, EndCause, Moment, SignedEvidence
 
 _CLOCKS: Final = {
-    WhoseClock.SERVICE: "clock of the service",
-    WhoseClock.PSP: "clock of the payment service provider",
+    ClockSource.SERVICE: "clock of the service",
+    ClockSource.PSP: "clock of the payment service provider",
     None: "clock not known",
 }
 _ENDS: Final = {
     None: "open",
-    HowEnded.BOOKING_OVER: "the booking was over",
-    HowEnded.REPLACED: "the guest agreed to another agreement in its place",
-    HowEnded.SHOP: "the shop ended it",
-    HowEnded.ERASURE: "the guest was erased",
+    EndCause.BOOKING_OVER: "the booking was over",
+    EndCause.REPLACED: "the guest agreed to another agreement in its place",
+    EndCause.SHOP: "the shop ended it",
+    EndCause.ERASURE: "the guest was erased",
 }
 
 

@@ -112,10 +112,10 @@ class _CardPages:
             # If the page already has a card, that card is kept.
             page = self._psp.try_card(reference, entry)
             if page.state is PageState.COMPLETED and not self._psp.is_card_of(page, entry):
-                raise _other_kept(page)
+                raise _another_card_stored(page)
         except EntryRefused as refused:
             if page.is_over:
-                raise _other_kept(page) from None
+                raise _another_card_stored(page) from None
             resp.status = HTTPStatus.UNPROCESSABLE_ENTITY
             self._show_form(resp, page, repeatable(typed), refused.errors)
             return
@@ -146,7 +146,7 @@ class _CardPages:
         if typed.get("attempt") != str(page.attempts):
             # Another card was tried in another tab.
             if page.state is PageState.COMPLETED:
-                raise _other_kept(page)
+                raise _another_card_stored(page)
         elif typed.get("answer") in ("confirm", "fail"):
             page = self._psp.answer_challenge(reference, confirmed=typed["answer"] == "confirm")
         self._redirect(resp, page)
@@ -256,7 +256,7 @@ class _CardPages:
 
     def _read_form(self, req: falcon.Request, page: PspPage) -> Mapping[str, str]:
         if not is_sent_from(self._origin, req):
-            raise _not_from_here(page)
+            raise _foreign_form(page)
         media_type = (req.content_type or "").partition(";")[0].strip().lower()
         if media_type != falcon.MEDIA_URLENCODED:
             raise _Problem(
@@ -272,7 +272,7 @@ class _CardPages:
         typed = dict(parse_qsl(text, keep_blank_values=True, errors="surrogateescape"))
         sent = typed.get("form_token", "").encode(errors="replace")
         if not hmac.compare_digest(sent, self._psp.form_token(page.reference).encode()):
-            raise _not_from_here(page)
+            raise _foreign_form(page)
         return typed
 
 
@@ -288,11 +288,11 @@ def _protect(resp: falcon.Response, *, has_form: bool = False) -> None:
     )
 
 
-def _not_from_here(page: PspPage) -> _Problem:
+def _foreign_form(page: PspPage) -> _Problem:
     return _Problem(HTTPStatus.FORBIDDEN, "form_problem.from_elsewhere", page, again=True)
 
 
-def _other_kept(page: PspPage) -> _Problem:
+def _another_card_stored(page: PspPage) -> _Problem:
     card = page.card
     # Non-breaking spaces keep the digits beside the words that they belong to.
     kept = (

@@ -487,7 +487,7 @@ class FakePsp:
             )
             for event in found:
                 if event["tries"] == 1:
-                    self._let_bank_act(db, _CARD_EVENT.decode(str(event["body"])))
+                    self._apply_bank_event(db, _CARD_EVENT.decode(str(event["body"])))
         if not found:
             return None
         event = found[0]
@@ -559,7 +559,7 @@ class FakePsp:
             (event["id"], msgspec.json.encode(event).decode(), due_at, due_at),
         )
 
-    def _let_bank_act(self, db: Database, event: CardEvent) -> None:
+    def _apply_bank_event(self, db: Database, event: CardEvent) -> None:
         """Let the bank reissue the card of an event or report it as lost, if it is still stored."""
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:

@@ -27,7 +27,7 @@ GIVE_UP_AFTER: Final = timedelta(days=3)
 _TIMEOUT_SECONDS: Final = 5.0
 # The lease is longer than a delivery, so that other processes do not send the event meanwhile.
 _CLAIM: Final = timedelta(seconds=30)
-_LOOK_EVERY_SECONDS: Final = 2.0
+_CHECK_EVERY_SECONDS: Final = 2.0
 _STOP_WITHIN_SECONDS: Final = 3 * _TIMEOUT_SECONDS
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger(__name__)
@@ -88,7 +88,7 @@ class WebhookSender:
                 is_away = True
             except Exception as fault:  # noqa: BLE001 - nothing restarts this thread
                 _log.error("webhook_sender_fault", exc_info=fault)
-            self._psp.events_written.wait(_LOOK_EVERY_SECONDS)
+            self._psp.events_written.wait(_CHECK_EVERY_SECONDS)
 
     def _deliver(self, event: DueEvent, now: datetime) -> bool:
         answer = self._post(event.body)

@@ -17,7 +17,7 @@ from adapters.http.authentication import sent_token
 from adapters.http.guests import GUEST_WITH_CARD
 from adapters.http.hosted_payments import redirect
 from adapters.http.operations import Operation, Tag, parameter
-from adapters.http.page_forms import form_token, require_own_form
+from adapters.http.page_forms import form_token, require_form_of_page
 from adapters.http.problem_page import protect_page, show_page
 from adapters.http.rate_limits import RateLimits
 from adapters.http.requests import Query, RequestBody, text
@@ -205,7 +205,7 @@ class DeskResource:
         self.read_desk(key)
         # Loads of the page have a separate limit, so that they do not use up this limit.
         self.limits.count_page_load("desk cancellation", key, req.remote_addr)
-        require_own_form(req, self.links.base_url, key)
+        require_form_of_page(req, self.links.base_url, key)
         self.cancel_at_desk(key)
         self.wake_reconciler()
         redirect(resp, self.links.desk_uri(key))

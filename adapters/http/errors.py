@@ -140,7 +140,7 @@ def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None
     app.add_error_handler(Refusal, _refuse)
     app.add_error_handler(UserNotAuthenticated, _ask_for_token)
     app.add_error_handler(UserNotAuthorized, _log_lack_of_permission)
-    app.add_error_handler(TooManyRequests, _say_when_to_try_again)
+    app.add_error_handler(TooManyRequests, _refuse_with_retry_after)
     app.add_error_handler(CardLimitReached, _log_card_limit)
     app.add_error_handler(ServiceUnavailable, _log_outage)
 
@@ -189,7 +189,7 @@ def _log_lack_of_permission(
     _refuse(req, resp, refusal)
 
 
-def _say_when_to_try_again(
+def _refuse_with_retry_after(
     req: falcon.Request, resp: falcon.Response, refusal: TooManyRequests, _: object
 ) -> None:
     resp.set_header("Retry-After", str(refusal.retry_after_seconds))
@@ -200,7 +200,7 @@ def _log_card_limit(
     req: falcon.Request, resp: falcon.Response, refusal: CardLimitReached, _: object
 ) -> None:
     log_card_limit(refusal, caller=req.context.get("caller"))
-    _say_when_to_try_again(req, resp, refusal, _)
+    _refuse_with_retry_after(req, resp, refusal, _)
 
 
 def _log_outage(

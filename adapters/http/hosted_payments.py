@@ -32,7 +32,7 @@ from adapters.http.requests import (
 )
 from domain.desk_links.find_desk import DeskLinkStopped, DeskLinkUnknown
 from domain.errors import ServiceUnavailable
-from domain.hosted_payments.find_way_back import FindWayBack, WayBack
+from domain.hosted_payments.find_page_content import FindPageContent, PageContent
 from domain.hosted_payments.leave_hosted_page import CancelHostedPage, ReturnFromHostedPage
 from domain.hosted_payments.link import (
     ClickNeeded,
@@ -44,7 +44,7 @@ from domain.hosted_payments.link import (
     LinkUnknown,
 )
 from domain.hosted_payments.open_hosted_page import OpenHostedPage, PageUnderWay
-from domain.identifiers import SHOWN_OF_TOKENS, find_link_key
+from domain.identifiers import TOKEN_PREFIX_LENGTH, find_link_key
 from domain.outside import Ids
 from domain.portal.find_portal import PortalEnded, PortalExpired, PortalUnknown
 from domain.psps.payment_provider import ProviderUnavailable
@@ -70,7 +70,7 @@ _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
 
 MAX_USER_AGENT_LENGTH: Final = 300
 
-_WAY_BACK: Final = {303: "Redirects to redirect_uri.", **_LINK_PROBLEMS}
+_REDIRECTS_TO_SHOP: Final = {303: "Redirects to redirect_uri.", **_LINK_PROBLEMS}
 
 _LINK: Final = Operation(
     method="get",
@@ -130,7 +130,7 @@ _RETURN: Final = Operation(
     summary="Where the hosted page sends a guest who has finished",
     description="The session is settled first, if the PSP responds in time.",
     parameters=(_SESSION,),
-    pages=_WAY_BACK,
+    pages=_REDIRECTS_TO_SHOP,
 )
 
 _CANCEL: Final = Operation(
@@ -141,7 +141,7 @@ _CANCEL: Final = Operation(
     summary="Where the hosted page sends a guest who goes back without a card",
     description="The link keeps working until the session ends.",
     parameters=(_SESSION,),
-    pages=_WAY_BACK,
+    pages=_REDIRECTS_TO_SHOP,
 )
 
 
@@ -183,7 +183,7 @@ class HostedPayments:
     open_hosted_page: OpenHostedPage
     return_from_hosted_page: ReturnFromHostedPage
     cancel_hosted_page: CancelHostedPage
-    find_way_back: FindWayBack
+    find_page_content: FindPageContent
     links: HostedLinks
     ids: Ids
     wake_reconciler: Callable[[], None]
@@ -332,7 +332,7 @@ class HostedPayments:
         name="returnFromHostedPageByPost",
         summary="The way back for PSPs that send the browser back with a form",
         description="The fields of the form count as query parameters.",
-        pages={**_WAY_BACK, 413: "The form is longer than 16 KiB."},
+        pages={**_REDIRECTS_TO_SHOP, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Handle a return by form. The form's fields count as parameters, as in `come_back`.
@@ -376,11 +376,11 @@ class HostedPayments:
     def _go_back(self, req: falcon.Request, resp: falcon.Response) -> None:
         token_id = Query(req).only("token_id")
         redirect(resp, self.cancel_hosted_page(token_id=token_id))
-        log.info("guest_went_back", session=token_id[:SHOWN_OF_TOKENS])
+        log.info("guest_went_back", session=token_id[:TOKEN_PREFIX_LENGTH])
 
     def _showing(self, problem: Problem) -> _ErrorHandler:
         def show(req: falcon.Request, resp: falcon.Response, _: Exception, __: object) -> None:
-            show_problem(req, resp, problem, self._way_back(req))
+            show_problem(req, resp, problem, self._page_content(req))
 
         return show
 
@@ -391,7 +391,7 @@ class HostedPayments:
         if req.method == "POST":
             # A page that reloads itself sends a GET, which lacks the click that an old link needs.
             problem = replace(problem, key="problem.under_way_after_click", reloads=False)
-        show_problem(req, resp, problem, self._way_back(req))
+        show_problem(req, resp, problem, self._page_content(req))
 
     def _show_pause(
         self, req: falcon.Request, resp: falcon.Response, paused: LinkPaused, _: object
@@ -405,22 +405,22 @@ class HostedPayments:
             values={"count": max(2, ceil(seconds / (60 if is_soon else 3600)))},
             retry_after_seconds=seconds,
         )
-        show_problem(req, resp, problem, self._way_back(req))
+        show_problem(req, resp, problem, self._page_content(req))
 
     def _show_button(
         self, req: falcon.Request, resp: falcon.Response, _: ClickNeeded, __: object
     ) -> None:
-        show_continue_page(req, resp, self._way_back(req))
+        show_continue_page(req, resp, self._page_content(req))
 
     def _show_form(
         self, req: falcon.Request, resp: falcon.Response, needed: FormNeeded, _: object
     ) -> None:
         self.wake_reconciler()
-        show_continue_page(req, resp, self._way_back(req), needed.page)
+        show_continue_page(req, resp, self._page_content(req), needed.page)
 
-    def _way_back(self, req: falcon.Request) -> WayBack | None:
+    def _page_content(self, req: falcon.Request) -> PageContent | None:
         with suppress(ServiceUnavailable):
-            return self.find_way_back(
+            return self.find_page_content(
                 **_link_in(req),
                 browser=self._browser_of(req),
                 another_card=Query(req).only("another_card") == "yes",

@@ -18,7 +18,7 @@ def form_token(secret: str) -> str:
     return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
 
 
-def require_own_form(req: falcon.Request, origin: str, secret: str) -> None:
+def require_form_of_page(req: falcon.Request, origin: str, secret: str) -> None:
     """Raise ClickedElsewhere unless the form was on the page with this secret at this origin."""
     form = form_in(req)
     if not is_sent_from(origin, req) or form.get("token") != form_token(secret):

@@ -18,7 +18,7 @@ from adapters.http.examples import SPA_ID, Example, sample
 from adapters.http.guests import GUEST, GUEST_REFUSALS, GUEST_WITH_CARD
 from adapters.http.hosted_payments import ClickedElsewhere, redirect
 from adapters.http.operations import Operation, Tag, parameter
-from adapters.http.page_forms import form_token, require_own_form
+from adapters.http.page_forms import form_token, require_form_of_page
 from adapters.http.problem_page import accepted_by, protect_page, show_page
 from adapters.http.rate_limits import RateLimits
 from adapters.http.requests import RequestBody, field
@@ -34,7 +34,7 @@ from domain.permissions import Caller
 from domain.portal.change_card import CardChange, ChangeCard
 from domain.portal.enter_portal import EnterPortal
 from domain.portal.open_portal import EXPECTED_RETURN_URI, OpenPortal
-from domain.portal.portal_session import VISITS_LAST
+from domain.portal.portal_session import VISIT_LIFETIME
 from domain.portal.queries import Portal, ReadPortal, ReadPortalLink, Replacing
 from domain.portal.replace_card import ReplaceCard
 from domain.redirects import MAX_REDIRECT_URI_LENGTH
@@ -254,8 +254,8 @@ class PortalResource:
         """
         self.read_portal_link(key, ())
         self.limits.count_page_load("portal", key, req.remote_addr)
-        self._require_own_form(req, key)
-        cookie, seconds = self.enter_portal(key), int(VISITS_LAST.total_seconds())
+        self._require_form_of_page(req, key)
+        cookie, seconds = self.enter_portal(key), int(VISIT_LIFETIME.total_seconds())
         self._cookies.set(resp, _COOKIE, cookie, seconds=seconds)
         redirect(resp, self.links.portal_page_uri)
 
@@ -341,7 +341,7 @@ class PortalResource:
         if act not in (*CardChange, _REPLACE):
             raise NotFound
         cookie, _ = self._visit(req)
-        self._require_own_form(req, cookie)
+        self._require_form_of_page(req, cookie)
         if act == _REPLACE:
             redirect(resp, self.replace_card(cookie, account_id))
             return
@@ -362,13 +362,13 @@ class PortalResource:
         self.limits.count_page_load("portal", cookie, req.remote_addr)
         return cookie, portal
 
-    def _require_own_form(self, req: falcon.Request, secret: str) -> None:
+    def _require_form_of_page(self, req: falcon.Request, secret: str) -> None:
         # Anybody with a link can compute the token of its form. A page of another site must not
         # make a guest's browser enter another guest's page, so the browser must state the origin.
         origin, site = req.get_header("Origin"), req.get_header("Sec-Fetch-Site")
         if origin != self.links.base_url and site != "same-origin":
             raise ClickedElsewhere
-        require_own_form(req, self.links.base_url, secret)
+        require_form_of_page(req, self.links.base_url, secret)
 
     def _show(
         self,

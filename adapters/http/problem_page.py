@@ -11,7 +11,7 @@ import falcon
 from adapters.catalogs import accepted_languages, catalog
 from adapters.guest_pages import MaskedGuest, form_action, templates
 from domain.centers.center_settings import CenterSettings
-from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.find_page_content import PageContent
 
 STYLE: Final = "/hosted-payments/style"
 
@@ -57,13 +57,16 @@ UNREACHABLE: Final = Problem(status=503, key="problem.unreachable", retry_after_
 
 
 def show_problem(
-    req: falcon.Request, resp: falcon.Response, problem: Problem, way_back: WayBack | None = None
+    req: falcon.Request,
+    resp: falcon.Response,
+    problem: Problem,
+    page_content: PageContent | None = None,
 ) -> None:
     """Respond with a page about a problem.
 
-    With `way_back`, the page shows the center's name and a link back to the shop.
+    With `page_content`, the page shows the center's name and a link back to the shop.
     """
-    show_page(req, resp, "problem.html", way_back, problem=problem)
+    show_page(req, resp, "problem.html", page_content, problem=problem)
     resp.status = problem.status
     if problem.retry_after_seconds is not None:
         resp.set_header("Retry-After", str(problem.retry_after_seconds))
@@ -81,7 +84,7 @@ def show_page(
     req: falcon.Request,
     resp: falcon.Response,
     name: str,
-    way_back: WayBack | None,
+    page_content: PageContent | None,
     *,
     shows: ShowsCenter | None = None,
     language: str | None = None,
@@ -89,22 +92,23 @@ def show_page(
 ) -> None:
     """Respond with a page from the template `name`.
 
-    The page has the style of the center in `way_back` or `shows`. Its language is `language`. By
-    default, it is the language of the hosted page, or without `way_back` a language that the
-    browser accepts. The template gets `values` and the fields of `way_back`; `values` take
+    The page has the style of the center in `page_content` or `shows`. Its language is `language`.
+    By default, it is the language of the hosted page, or without `page_content` a language that the
+    browser accepts. The template gets `values` and the fields of `page_content`; `values` take
     precedence.
     """
-    if way_back is None or way_back.negotiated:
+    if page_content is None or page_content.negotiated:
         resp.append_header("Vary", "Accept-Language")
-    known = language or (way_back and way_back.language)
+    known = language or (page_content and page_content.language)
     t = catalog(known) if known else catalog(*accepted_by(req))
     resp.content_type = "text/html; charset=utf-8"
     resp.set_header("Content-Language", t.language)
-    of_way_back = way_back and {
-        "way_back": way_back,
-        "guest": way_back.guest_name and MaskedGuest(way_back.guest_name, way_back.guest_email),
+    of_content = page_content and {
+        "page_content": page_content,
+        "guest": page_content.guest_name
+        and MaskedGuest(page_content.guest_name, page_content.guest_email),
     }
-    shown = {"t": t, **_center_of(way_back or shows), **(of_way_back or {}), **values}
+    shown = {"t": t, **_center_of(page_content or shows), **(of_content or {}), **values}
     resp.text = _TEMPLATES.get_template(name).render(shown)
 
 

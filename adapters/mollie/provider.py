@@ -56,7 +56,7 @@ from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 API_BASE: Final = "https://api.mollie.com"
 
-KEYS_LAST: Final = timedelta(minutes=50)
+KEY_LIFETIME: Final = timedelta(minutes=50)
 """How long an idempotency key is used. Mollie forgets a key after an hour ("API idempotency"). The
 margin allows for an inaccurate clock of this machine.
 """
@@ -177,7 +177,7 @@ class MollieProvider(PaymentProvider):
         account = request.merchant_account
         with self._mollie(account) as mollie:
             now = self._clock.now()
-            is_old = now - request.begun_at > KEYS_LAST
+            is_old = now - request.begun_at > KEY_LIFETIME
             customer = _customer(mollie, request, is_old=is_old, now=now)
             body = payment_body(
                 request,

@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from adapters.sql.transaction import Transaction, Values
 from adapters.thread_safe_types import prepare
-from domain.identifiers import SHOWN_OF_TOKENS
+from domain.identifiers import TOKEN_PREFIX_LENGTH
 from domain.storage import RecordUnreadable
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ _ONE_VALUE = (
 class Rows(Generic[Record]):
     """Maps the rows of one table to records, and provides the usual statements.
 
-    `key` contains the columns of the primary key. `beside` contains further columns for which the
-    record has no field. `or_replace` does not replace the value of a `kept` column by None. Every
-    value in a statement is a named parameter.
+    `key` contains the columns of the primary key. `extra_columns` contains further columns for
+    which the record has no field. `or_replace` does not replace the value of a `kept` column by
+    None. Every value in a statement is a named parameter.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Rows(Generic[Record]):
         record_type: type[Record],
         *,
         key: tuple[str, ...],
-        beside: tuple[str, ...] = (),
+        extra_columns: tuple[str, ...] = (),
         kept: tuple[str, ...] = (),
     ) -> None:
         self.table = table
@@ -69,7 +69,7 @@ class Rows(Generic[Record]):
         prepare(record_type)
         self._documents = _documents(record_type)
 
-        stored = columns + beside
+        stored = columns + extra_columns
         changing = [column for column in stored if column not in key]
         changes = ", ".join(f"{column} = :{column}" for column in changing)
         self._by_key = "WHERE " + " AND ".join(f"{column} = :{column}" for column in key)
@@ -179,7 +179,7 @@ class Rows(Generic[Record]):
 def _shown(column: str, value: object) -> str:
     """Return the value of a key's column in the form in which it is logged."""
     is_token = column.startswith("token")
-    return f"{str(value)[:SHOWN_OF_TOKENS]}…" if is_token else str(value)
+    return f"{str(value)[:TOKEN_PREFIX_LENGTH]}…" if is_token else str(value)
 
 
 def _documents(record_type: type[Record]) -> tuple[str, ...]:

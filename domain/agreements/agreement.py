@@ -108,13 +108,13 @@ class Agreement:
 
 
 def count_open(
-    agreements: Iterable[Agreement], now: datetime, *, beside: Collection[AgreementId | None]
+    agreements: Iterable[Agreement], now: datetime, *, except_for: Collection[AgreementId | None]
 ) -> int:
-    """Return how many agreements are open, without counting those whose ids are in `beside`.
+    """Return how many agreements are open, without counting those whose ids are in `except_for`.
 
-    The agreements in `beside` will be replaced.
+    The agreements in `except_for` will be replaced.
     """
-    return sum(each.is_open(now) for each in agreements if each.agreement_id not in beside)
+    return sum(each.is_open(now) for each in agreements if each.agreement_id not in except_for)
 
 
 def running_among(agreements: Iterable[Agreement], now: datetime) -> Sequence[Agreement]:
@@ -164,7 +164,7 @@ class Agreements(Protocol):
         """Return all agreements of a card, oldest first."""
         ...
 
-    def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
+    def made_with(self, account_id: AccountId) -> Sequence[Agreement]:
         """Return all agreements made with a card, oldest first.
 
         Agreements that were moved to another account are included. They are found by the session in
@@ -180,7 +180,7 @@ class Agreements(Protocol):
         """Move all agreements of an account to another account of the same card."""
         ...
 
-    def give(self, goes: GuestId, stays: GuestId) -> None:
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
         """Move all agreements of a guest to another guest.
 
         References of bookings are moved too, except those that `stays` already has.

@@ -39,10 +39,10 @@ READ_LEASE: Final = timedelta(hours=1)
 """How long a reading is leased. The lease is long so that accounts that cannot be decoded do not
 use up the limit READINGS_PER_MINUTE.
 """
-LOOK_AGAIN_AFTER: Final = timedelta(days=3, hours=12)
-LOOKS: Final = 3
+MIN_REFUSAL_INTERVAL: Final = timedelta(days=3, hours=12)
+REFUSALS_UNTIL_UNKNOWN: Final = 3
 """The number of counted refusals after which a card is taken to be gone. Counted refusals are at
-least LOOK_AGAIN_AFTER apart.
+least MIN_REFUSAL_INTERVAL apart.
 """
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
@@ -54,7 +54,7 @@ REMOVED: Final[dict[str, Any]] = {
 """The fields that a removal changes besides `removed_at`, with their new values. The type is Any
 because each field has its own type.
 """
-NAMED_AT_PSP: Final[dict[str, Any]] = {
+CLEARED_PSP_IDENTIFIERS: Final[dict[str, Any]] = {
     "guest_reference": "",
     "token": "",
     "fingerprint": "",
@@ -93,7 +93,7 @@ class Account(Card, WorkAtPsp):
     was last leased for a reading. `read_at` is when the stored state was true by the PSP's clock;
     None means `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP
     did not know the card. The n-th such reading is counted only if it happens at least
-    (n - 1) * LOOK_AGAIN_AFTER after `refused_since`.
+    (n - 1) * MIN_REFUSAL_INTERVAL after `refused_since`.
     """
 
     account_id: AccountId
@@ -190,7 +190,7 @@ class Account(Card, WorkAtPsp):
         return replace(self, removed_at=now, **REMOVED)
 
     @property
-    def is_true_at(self) -> datetime:
+    def state_as_of(self) -> datetime:
         """The time by the PSP's clock at which the stored state of the card was true."""
         return self.read_at or self.consented_at
 
@@ -227,22 +227,22 @@ class Account(Card, WorkAtPsp):
         """Return this account after a reading at which the PSP did not know the card.
 
         The next reading waits as long as after an outage. The n-th refusal is counted only if it
-        comes at least (n - 1) * LOOK_AGAIN_AFTER after the first.
+        comes at least (n - 1) * MIN_REFUSAL_INTERVAL after the first.
         """
         # This time may come from a clock that was ahead.
         since = min(self.refused_since or now, now)
-        looks = min(self.refusals, LOOKS - 1)
-        is_look = now >= since + LOOK_AGAIN_AFTER * looks
+        counted = min(self.refusals, REFUSALS_UNTIL_UNKNOWN - 1)
+        is_counted = now >= since + MIN_REFUSAL_INTERVAL * counted
         return replace(
             self.psp_unavailable(now),
             refused_since=since,
-            refusals=looks + 1 if is_look else self.refusals,
+            refusals=counted + 1 if is_counted else self.refusals,
         )
 
     @property
     def is_unknown(self) -> bool:
         """Whether the PSP did not know the card at three readings within a week or longer."""
-        return self.refusals >= LOOKS
+        return self.refusals >= REFUSALS_UNTIL_UNKNOWN
 
     def waiting(self, now: datetime) -> Account:
         """Return this account with its next reading scheduled.
@@ -260,26 +260,26 @@ class Account(Card, WorkAtPsp):
             due_at = min(due_at, before_notice) if before_notice > now else due_at
         return replace(self, due_at=due_at)
 
-    def notice_put_off(self, until: datetime, now: datetime) -> Account:
+    def with_expiry_notice_postponed(self, until: datetime, now: datetime) -> Account:
         """Return this account as due for reading, with its expiry notice postponed to `until`."""
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)
 
-    def told_of_expiry(self, now: datetime) -> Account:
+    def after_expiry_notice(self, now: datetime) -> Account:
         """Return this account after its expiry notice.
 
         If the account waits for a reading, that reading is before the next notice.
         """
-        told = replace(self, expiry_notice_at=self.next_expiry_notice(now))
-        times = (self.due_at, told.waiting(now).due_at) if self.due_at else ()
-        return replace(told, due_at=min(filter(None, times), default=None))
+        noted = replace(self, expiry_notice_at=self.next_expiry_notice(now))
+        times = (self.due_at, noted.waiting(now).due_at) if self.due_at else ()
+        return replace(noted, due_at=min(filter(None, times), default=None))
 
     def read_too_early(self, read_at: datetime, now: datetime) -> Account:
         """Return this account with its next reading postponed.
 
         Call this if the card that was read from the PSP is not newer than the stored state.
         """
-        wait = min(max(self.is_true_at - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
+        wait = min(max(self.state_as_of - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)
 
 
@@ -376,7 +376,7 @@ class Accounts(WorkAtPsps, Protocol):
         """
         ...
 
-    def give(self, goes: GuestId, stays: GuestId) -> None:
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
         """Move a guest's removed accounts to another guest.
 
         The caller has already moved each active account.
@@ -404,7 +404,7 @@ class Accounts(WorkAtPsps, Protocol):
         """
         ...
 
-    def kept_until_before(
+    def due_for_removal(
         self, now: datetime, *, at_most: int, skip: int = 0
     ) -> Sequence[Account | None]:
         """Return at most `at_most` active accounts whose `keep_until` has passed.
@@ -414,7 +414,7 @@ class Accounts(WorkAtPsps, Protocol):
         """
         ...
 
-    def is_other_read(self, account: Account, *, since: datetime) -> bool:
+    def was_another_read(self, account: Account, *, since: datetime) -> bool:
         """Return whether another active account at the same merchant account was read after `since`."""
         ...
 
@@ -493,7 +493,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def blank(self, guest_id: GuestId) -> None:
-        """Clear the fields NAMED_AT_PSP in the guest's removed accounts."""
+        """Clear the fields CLEARED_PSP_IDENTIFIERS in the guest's removed accounts."""
         ...
 
     def forget(self, *, before: datetime) -> int:

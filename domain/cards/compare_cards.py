@@ -63,7 +63,7 @@ class CompareCards:
         only_here = [
             account
             for card, account in here.items()
-            if card not in there and max(account.created_at, account.is_true_at) < begun_at
+            if card not in there and max(account.created_at, account.state_as_of) < begun_at
         ]
         return Comparison(only_there, only_here, len(here.keys() & there.keys()))
 

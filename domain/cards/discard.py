@@ -88,7 +88,7 @@ class Discard(WorkAtPsp):
         """Return whether the discard was done at `collected_at` or later."""
         return self.done_at is not None and collected_at <= self.done_at
 
-    def kills(self, collected_at: datetime) -> bool:
+    def invalidates(self, collected_at: datetime) -> bool:
         """Return whether a card that was collected at `collected_at` is lost by this discard.
 
         It is lost if the discard began, or was done, at that time or later.
@@ -138,7 +138,7 @@ class Discards(WorkAtPsps, Protocol):
         """Delete a discard, because its token is stored after all or its guest was erased."""
         ...
 
-    def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
+    def pending_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
         """Return the tokens that are yet to be discarded at a merchant account.
 
         The discards are not locked.

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from domain.cards.account import Account, has_default
 from domain.cards.note_account_event import note_account_event
-from domain.centers.configure_payments import LoadedPsp, Missing, reads_cards, what_is_missing
+from domain.centers.configure_payments import LoadedPsp, Missing, find_missing, reads_cards
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.consents.consent_text import MAX_TEXT_LENGTH
 from domain.consents.given_consent import GivenConsent
@@ -47,7 +47,7 @@ _WORD: Final = re.compile(r"[!-~]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtCard:
+class CardToImport:
     """A card stored at a PSP, with the consent that the guest gave before the import.
 
     `consent_text` is the text in the language `consent_language`, or None if the text is kept
@@ -177,12 +177,12 @@ class ImportCard:
     ids: Ids
     note_event: NoteEvent
 
-    def check(self, unit: UnitOfWork, card: BroughtCard) -> None:
+    def check(self, unit: UnitOfWork, card: CardToImport) -> None:
         """Check that the card's guest, center and merchant account exist and can be used.
 
         Raises InvalidField.
         """
-        missing = what_is_missing(self.psps, card.psp_account)
+        missing = find_missing(self.psps, card.psp_account)
         if missing is Missing.KEYS:
             raise InvalidField("merchant_account", "a merchant account with keys")
         if unit.merchant_standings.of(card.psp_account).is_closed:
@@ -196,7 +196,7 @@ class ImportCard:
         if card.consented_at > self.clock.now():
             raise InvalidField("consented_at", "a time in the past")
 
-    def __call__(self, card: BroughtCard, *, per_minute: int = IMPORTS_PER_MINUTE) -> Fate:
+    def __call__(self, card: CardToImport, *, per_minute: int = IMPORTS_PER_MINUTE) -> Fate:
         """Import the card, and return its fate.
 
         `per_minute` is the maximum number of readings at its merchant account in a minute.
@@ -222,7 +222,7 @@ class ImportCard:
     def _store(
         self,
         unit: WriteUnit,
-        card: BroughtCard,
+        card: CardToImport,
         found: CardReading,
         asked_at: datetime,
         now: datetime,
@@ -287,7 +287,7 @@ class ImportCard:
 
 
 def _fate_before_reading(
-    unit: UnitOfWork, card: BroughtCard, accounts: Sequence[Account]
+    unit: UnitOfWork, card: CardToImport, accounts: Sequence[Account]
 ) -> Fate | None:
     """Return the fate that needs no call to the PSP, or None.
 

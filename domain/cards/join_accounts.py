@@ -27,7 +27,7 @@ def join_accounts(
     the card is kept only for the running agreements. The caller has locked both accounts, and
     commits the unit. Raises RecordUnreadable.
     """
-    kept, removed = _kept_as_one(unit, stays, goes, now), goes.removed(now)
+    kept, removed = _joined_account(unit, stays, goes, now), goes.removed(now)
     # `goes` is removed first, because the storage refuses two active accounts with the same card.
     unit.accounts.update(removed)
     unit.accounts.update(kept)
@@ -40,7 +40,7 @@ def join_accounts(
     return kept
 
 
-def _kept_as_one(unit: UnitOfWork, stays: Account, goes: Account, now: datetime) -> Account:
+def _joined_account(unit: UnitOfWork, stays: Account, goes: Account, now: datetime) -> Account:
     withdrawn_at = max(filter(None, (stays.withdrawn_at, goes.withdrawn_at)), default=None)
     if withdrawn_at is None:
         return stays.kept_longer(goes.keep_until, goes.consent_version)

@@ -21,7 +21,7 @@ MAX_UNITS: Final = 10
 """The maximum number of units that one call commits. The notices of all cards that expire in a
 month are due on the same day, and other events wait during a call.
 """
-LOOK_AGAIN_AFTER: Final = timedelta(hours=1)
+POSTPONE_BY: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)
 UNREADABLE_FOR: Final = timedelta(days=1)
 """How long the notice of an account that cannot be decoded is postponed, so that the account does
@@ -61,7 +61,9 @@ class NoticeExpiry:
             for account in filter(None, accounts):
                 days = account.days_of_expiry_notice(now)
                 if days is not None and self._waits(account, days, now):
-                    unit.accounts.update(account.notice_put_off(now + LOOK_AGAIN_AFTER, now))
+                    unit.accounts.update(
+                        account.with_expiry_notice_postponed(now + POSTPONE_BY, now)
+                    )
                     continue
                 # An earlier release, which may still be running, leaves the time of a notice when
                 # it removes a card.
@@ -74,7 +76,7 @@ class NoticeExpiry:
                         reason=f"expires_in_{days}_days",
                         now=now,
                     )
-                unit.accounts.update(account.told_of_expiry(now))
+                unit.accounts.update(account.after_expiry_notice(now))
             unit.commit()
             return len(accounts)
 
@@ -86,6 +88,6 @@ class NoticeExpiry:
     def _waits(self, account: Account, days: int, now: datetime) -> bool:
         """Return whether the event must wait for a more recent reading of the card."""
         due_at = account.last_day - timedelta(days=days)
-        is_fresh = account.is_true_at >= due_at - READ_BEFORE_NOTICE[0]
+        is_fresh = account.state_as_of >= due_at - READ_BEFORE_NOTICE[0]
         can_read = reads_cards(self.psps, account.psp_account)
         return can_read and not is_fresh and now < due_at + WAIT_FOR_PSP

@@ -81,7 +81,7 @@ class ReadAccount:
 def _charge_indicator(unit: UnitOfWork, account: Account) -> ChargeIndicator:
     with suppress(RecordUnreadable):
         configuration = unit.configurations.get(account.center_id)
-        if configuration is not None and configuration.says_no_show(account.psp_account):
+        if configuration is not None and configuration.may_state_no_show(account.psp_account):
             return ChargeIndicator.NO_SHOW
     return ChargeIndicator.UNSCHEDULED
 
@@ -237,6 +237,6 @@ def general_consents(unit: UnitOfWork, account: Account) -> Sequence[GivenConsen
     """Return the consents in force that allow charges to the card other than those for a booking."""
     if account.keep_until is not None:
         return ()
-    given = unit.agreements.given_with(account.account_id)
+    given = unit.agreements.made_with(account.account_id)
     general = general_among(consents_of(unit, account), given)
     return [each for each in general if not account.has_withdrawn(each.agreed_at)]

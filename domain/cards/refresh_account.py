@@ -38,7 +38,7 @@ def judge_reading(
     if reading is None:
         return ReadingVerdict(kept=account.psp_unavailable(now))
     # A stored time in the future comes from a clock that was ahead: do not compare with it.
-    if reading.read_at <= account.is_true_at <= now + CLOCKS_DIFFER_BY:
+    if reading.read_at <= account.state_as_of <= now + CLOCKS_DIFFER_BY:
         return ReadingVerdict(kept=account.read_too_early(reading.read_at, now))
     if reading.card is None:
         return ReadingVerdict(kept=heir_among(others), removed=account.removed(now), reason=GONE)
@@ -116,7 +116,7 @@ class RefreshAccount:
             try:
                 current, others = lock_account(unit, account)
             except PaymentAccountNotFound:
-                self._never_again(unit, account)
+                self._end_readings(unit, account)
                 return ReadingVerdict()
             if (current.token, current.due_at) != (account.token, account.due_at):
                 # The account was renewed, a webhook arrived, or another process took over. The
@@ -178,7 +178,7 @@ class RefreshAccount:
             note(EventType.ACCOUNT_UPDATED, kept)
         return replace(verdict, kept=kept)
 
-    def _never_again(self, unit: WriteUnit, removed: Account) -> None:
+    def _end_readings(self, unit: WriteUnit, removed: Account) -> None:
         """End the readings of an account that another process with an earlier release has removed."""
         account = unit.accounts.get(removed.account_id)
         if account is not None and account.removed_at is not None:

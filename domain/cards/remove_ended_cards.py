@@ -42,9 +42,7 @@ class RemoveEndedCards:
         now = self.clock.now()
         return do_due(
             self.storage,
-            lambda unit, skip: unit.accounts.kept_until_before(
-                now, at_most=MAX_PER_CALL, skip=skip
-            ),
+            lambda unit, skip: unit.accounts.due_for_removal(now, at_most=MAX_PER_CALL, skip=skip),
             self._remove,
             at_most=MAX_PER_CALL,
         )

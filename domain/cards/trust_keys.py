@@ -34,7 +34,9 @@ class TrustKeys:
             if kept is None or kept in unit.merchant_identities.of_original(psp_account.provider):
                 expected = "an account whose identity was stored by this installation"
                 raise InvalidField("merchant_account", expected)
-            if unit.accounts.active_at_psp(psp_account) or unit.discards.left_at_psp(psp_account):
+            if unit.accounts.active_at_psp(psp_account) or unit.discards.pending_at_psp(
+                psp_account
+            ):
                 expected = "an account without cards on file and without tokens to discard"
                 raise InvalidField("merchant_account", expected)
             unit.merchant_identities.forget(*psp_account)

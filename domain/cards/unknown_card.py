@@ -9,7 +9,7 @@ from typing import Final
 
 from domain.audit.entry import Action
 from domain.audit.note_act import NoteAct
-from domain.cards.account import LOOK_AGAIN_AFTER, LOOKS, Account, heir_among
+from domain.cards.account import MIN_REFUSAL_INTERVAL, REFUSALS_UNTIL_UNKNOWN, Account, heir_among
 from domain.cards.refresh_verdict import GONE, ReadingVerdict
 from domain.errors import InvalidField
 from domain.identifiers import PspAccount
@@ -21,7 +21,7 @@ MAX_UNKNOWN: Final = 10
 operator confirms the keys.
 """
 DAY: Final = timedelta(days=1)
-WEEK: Final = LOOK_AGAIN_AFTER * (LOOKS - 1)
+WEEK: Final = MIN_REFUSAL_INTERVAL * (REFUSALS_UNTIL_UNKNOWN - 1)
 
 
 def judge_refusal(
@@ -52,7 +52,7 @@ def judge_refusal(
 
 def _are_keys_right(unit: UnitOfWork, account: Account, now: datetime) -> bool:
     is_identity_stored = unit.merchant_identities.get(*account.psp_account) is not None
-    return is_identity_stored and unit.accounts.is_other_read(account, since=now - WEEK)
+    return is_identity_stored and unit.accounts.was_another_read(account, since=now - WEEK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

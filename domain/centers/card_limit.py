@@ -45,7 +45,7 @@ class CardLimit:
     at_most: int
 
     @property
-    def is_on_a_guest(self) -> bool:
+    def is_per_guest(self) -> bool:
         """Whether the limit applies to a guest, at one center or at all centers."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 

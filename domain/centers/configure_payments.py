@@ -63,7 +63,7 @@ class Missing(Enum):
     """An operator has closed the merchant account."""
 
 
-def what_is_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
+def find_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
     """Return what this installation lacks to take cards for a merchant account.
 
     Return None if nothing is missing. The result is never `CLOSED`, because only the stored records
@@ -98,7 +98,7 @@ def reads_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> 
 
 def lists_cards(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> bool:
     """Return whether the merchant account's PSP is set up here and can list stored cards."""
-    is_ready = what_is_missing(psps, account) is None
+    is_ready = find_missing(psps, account) is None
     return is_ready and psps[account.provider].capabilities.lists_cards
 
 
@@ -193,6 +193,6 @@ class ConfigurePayments:
 
     def _require_psp(self, unit: UnitOfWork, account: PspAccount) -> None:
         is_closed = unit.merchant_standings.of(account).is_closed
-        missing = Missing.CLOSED if is_closed else what_is_missing(self.psps, account)
+        missing = Missing.CLOSED if is_closed else find_missing(self.psps, account)
         if missing is not None:
             raise PspNotReady(account, missing)

@@ -184,7 +184,7 @@ class PaymentConfiguration:
         """Return whether the center accepts a card's funding. Unknown funding is accepted."""
         return card.funding not in self.refuse_funding
 
-    def says_no_show(self, at: PspAccount) -> bool:
+    def may_state_no_show(self, at: PspAccount) -> bool:
         """Return whether a charge at the merchant account `at` may state "no-show" as its reason.
 
         The setting applies only to the center's present merchant account, because only the acquirer

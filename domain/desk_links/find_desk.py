@@ -13,7 +13,7 @@ from domain.sessions.find_session import may_have_link
 from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork
 
-PROVIDED_TOKENS_LAST: Final = timedelta(hours=1)
+PROVIDED_TOKEN_LIFETIME: Final = timedelta(hours=1)
 """How long a desk link works if it was made with a token of an identity provider.
 
 Such a token cannot be revoked here.
@@ -27,7 +27,7 @@ class DeskLinkUnknown(Exception):
 class DeskLinkStopped(Exception):
     """The desk link has ended, because its access token is revoked or has expired.
 
-    A link that was made with a token of an identity provider ends after PROVIDED_TOKENS_LAST.
+    A link that was made with a token of an identity provider ends after PROVIDED_TOKEN_LIFETIME.
     """
 
 
@@ -51,5 +51,5 @@ def _caller_of(unit: UnitOfWork, link: DeskLink, now: datetime) -> Caller | None
     if token is not None:
         return token.caller if token.state(now) is TokenState.ACTIVE else None
     is_provided = link.caller.name.startswith(PROVIDED_CALLER_PREFIX)
-    lasts = now < link.created_at + PROVIDED_TOKENS_LAST
+    lasts = now < link.created_at + PROVIDED_TOKEN_LIFETIME
     return link.caller if is_provided and lasts else None

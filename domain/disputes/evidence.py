@@ -14,21 +14,21 @@ from domain.errors import EvidenceKeyMissing
 from domain.events.event import CardSummary
 from domain.identifiers import AccountId, AgreementId, CenterId, EventId, GuestId
 
-WHAT_WAS_SEEN: Final = (
+ABOUT_THE_DOCUMENT: Final = (
     "This document says what the service saw that put the card on file. The service charges no "
     "card. It did not see whether a guest came, cancelled or was charged, or what was delivered: "
     "everything under stated_by_the_shop is the shop's own statement."
 )
 
 
-class WhoseClock(StrEnum):
+class ClockSource(StrEnum):
     """The clock by which a time was measured."""
 
     SERVICE = "service"
     PSP = "psp"
 
 
-class HowEnded(StrEnum):
+class EndCause(StrEnum):
     """The cause of the end of an agreement."""
 
     BOOKING_OVER = "booking_over"
@@ -46,7 +46,7 @@ class Moment:
     """
 
     at: datetime
-    clock: WhoseClock | None
+    clock: ClockSource | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ class StatedEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgreementSeen:
+class RecordedAgreement:
     """An agreement to charges for one booking.
 
     `session` is the beginning of the id of the session in which the guest agreed. `booking`
@@ -125,12 +125,12 @@ class AgreementSeen:
     agreed: Moment
     kept_until: datetime
     ended: Moment | None
-    ended_by: HowEnded | None
+    ended_by: EndCause | None
     stated_by_the_shop: StatedEnd | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsentSeen:
+class RecordedConsent:
     """A consent to keep the card for later charges, given in a session."""
 
     session: str
@@ -139,7 +139,7 @@ class ConsentSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepSeen:
+class RecordedStep:
     """A step of a session, by the clock of this service."""
 
     at: datetime
@@ -148,7 +148,7 @@ class StepSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSeen:
+class RecordedSession:
     """A session in which the guest agreed.
 
     `card_then` contains the details of the card that the guest typed in. It is null if the guest
@@ -159,12 +159,12 @@ class SessionSeen:
     session: str
     status: str
     card_then: CardSummary | None
-    steps: Sequence[StepSeen]
+    steps: Sequence[RecordedStep]
     browsers: Sequence[BrowserOfClick]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventTold:
+class RecordedEvent:
     """An event about the card that was sent to the shop's endpoint `to`.
 
     `delivery` is `delivered` if the endpoint accepted the event. `attempted_at` is the time of the
@@ -186,15 +186,15 @@ class DisputeEvidence:
     `service` is the address of this service.
     """
 
-    about: str = WHAT_WAS_SEEN
+    about: str = ABOUT_THE_DOCUMENT
     service: str
     made: Moment
     guest: CardHolder
     card: CardNow
-    agreements: Sequence[AgreementSeen]
-    consents: Sequence[ConsentSeen]
-    sessions: Sequence[SessionSeen]
-    events: Sequence[EventTold]
+    agreements: Sequence[RecordedAgreement]
+    consents: Sequence[RecordedConsent]
+    sessions: Sequence[RecordedSession]
+    events: Sequence[RecordedEvent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,25 +11,25 @@ from domain.cards.account import Account
 from domain.cards.queries import consents_of
 from domain.consents.given_consent import GivenConsent
 from domain.disputes.evidence import (
-    AgreementSeen,
     CardHolder,
     CardNow,
-    ConsentSeen,
+    ClockSource,
     DisputeEvidence,
-    EventTold,
-    HowEnded,
+    EndCause,
     Moment,
-    SessionSeen,
+    RecordedAgreement,
+    RecordedConsent,
+    RecordedEvent,
+    RecordedSession,
+    RecordedStep,
     Shown,
     StatedEnd,
-    StepSeen,
-    WhoseClock,
 )
 from domain.events.event import CardSummary, EventDelivery
-from domain.identifiers import SHOWN_OF_TOKENS, TokenId
+from domain.identifiers import TOKEN_PREFIX_LENGTH, TokenId
 from domain.redirects import redirect_origin
 from domain.sessions.session import CardSession
-from domain.sessions.trace_session import steps_seen
+from domain.sessions.trace_session import steps_without_events
 from domain.storage import UnitOfWork
 
 
@@ -53,7 +53,7 @@ class GatherEvidence:
         """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)
-        agreements = unit.agreements.given_with(account.account_id)
+        agreements = unit.agreements.made_with(account.account_id)
         consents = consents_of(unit, account)
         tokens = [each.token_id for each in consents] + [each.token_id for each in agreements]
         sessions = {each: unit.sessions.get(each) for each in (account.token_id, *tokens)}
@@ -74,8 +74,10 @@ class GatherEvidence:
                 merchant_account=account.merchant_account,
                 details=CardSummary.of(account, authenticated=account.authenticated),
                 reported=Moment(
-                    at=account.is_true_at,
-                    clock=WhoseClock.PSP if account.read_at or sessions[account.token_id] else None,
+                    at=account.state_as_of,
+                    clock=ClockSource.PSP
+                    if account.read_at or sessions[account.token_id]
+                    else None,
                 ),
                 stored=_by_service(account.created_at),
                 removed=_by_service(account.removed_at) if account.removed_at else None,
@@ -103,10 +105,10 @@ class GatherEvidence:
     def _own_page(self) -> str:
         return f"{self.base_url}/hosted-payments"
 
-    def _agreement(self, agreement: Agreement) -> AgreementSeen:
+    def _agreement(self, agreement: Agreement) -> RecordedAgreement:
         shown, reason = agreement.shown, agreement.reason
         is_stated = reason not in (None, EndOfAgreement.REPLACED)
-        return AgreementSeen(
+        return RecordedAgreement(
             agreement_id=agreement.agreement_id,
             session=_prefix(agreement.token_id),
             booking=agreement.terms,
@@ -121,7 +123,7 @@ class GatherEvidence:
             agreed=_by_service(agreement.agreed_at),
             kept_until=agreement.kept_until,
             ended=_by_service(agreement.ended_at) if agreement.ended_at else None,
-            ended_by=_how_ended(agreement),
+            ended_by=_end_cause(agreement),
             stated_by_the_shop=StatedEnd(reason=reason, at=agreement.stated_at)
             if reason and is_stated
             else None,
@@ -129,14 +131,14 @@ class GatherEvidence:
 
     def _consent(
         self, consent: GivenConsent, session: CardSession | None, agreement: Agreement | None
-    ) -> ConsentSeen:
+    ) -> RecordedConsent:
         page, clock = None, None
         attempt = session and session.attempt
         if agreement is not None or (attempt and attempt.agreed_at):
-            page, clock = self._own_page, WhoseClock.SERVICE
+            page, clock = self._own_page, ClockSource.SERVICE
         elif session is not None and attempt is not None:
-            page, clock = f"the page of {session.configuration.provider}", WhoseClock.PSP
-        return ConsentSeen(
+            page, clock = f"the page of {session.configuration.provider}", ClockSource.PSP
+        return RecordedConsent(
             session=_prefix(consent.token_id),
             shown=Shown(
                 version=consent.version,
@@ -151,35 +153,35 @@ class GatherEvidence:
 
 
 def _by_service(at: datetime) -> Moment:
-    return Moment(at=at, clock=WhoseClock.SERVICE)
+    return Moment(at=at, clock=ClockSource.SERVICE)
 
 
 def _prefix(token_id: TokenId) -> str:
-    return token_id[:SHOWN_OF_TOKENS]
+    return token_id[:TOKEN_PREFIX_LENGTH]
 
 
-def _how_ended(agreement: Agreement) -> HowEnded | None:
+def _end_cause(agreement: Agreement) -> EndCause | None:
     if agreement.ended_at is None:
         return None
     if agreement.reason is EndOfAgreement.REPLACED:
-        return HowEnded.REPLACED
+        return EndCause.REPLACED
     if agreement.ended_at >= agreement.terms.ends_at:
-        return HowEnded.BOOKING_OVER
-    return HowEnded.ERASURE if agreement.reason is None else HowEnded.SHOP
+        return EndCause.BOOKING_OVER
+    return EndCause.ERASURE if agreement.reason is None else EndCause.SHOP
 
 
-def _session(unit: UnitOfWork, session: CardSession, *, shows_guest: bool) -> SessionSeen:
-    return SessionSeen(
+def _session(unit: UnitOfWork, session: CardSession, *, shows_guest: bool) -> RecordedSession:
+    return RecordedSession(
         session=session.prefix,
         status=session.status,
         card_then=session.card,
         steps=[
-            StepSeen(
+            RecordedStep(
                 at=each.at,
                 step=each.step,
                 details={name: str(value) for name, value in each.details.items()},
             )
-            for each in steps_seen(unit, session)
+            for each in steps_without_events(unit, session)
         ],
         browsers=(session.browsers or ()) if shows_guest else (),
     )
@@ -204,9 +206,9 @@ def _deliveries(
     return [by_key[key] for key in sorted(by_key)]
 
 
-def _event(unit: UnitOfWork, delivery: EventDelivery) -> EventTold:
+def _event(unit: UnitOfWork, delivery: EventDelivery) -> RecordedEvent:
     endpoint = unit.event_endpoints.get(delivery.endpoint_id)
-    return EventTold(
+    return RecordedEvent(
         event_id=delivery.event.event_id,
         type=delivery.event.type,
         occurred_at=delivery.event.occurred_at,

@@ -74,7 +74,7 @@ class DeliverEvent:
         Return None if another process has taken over the delivery.
         """
         with self.storage.read() as unit:
-            delivery = _still_ours(unit, taken)
+            delivery = _current_delivery(unit, taken)
             if delivery is None:
                 return None
             try:
@@ -90,7 +90,7 @@ class DeliverEvent:
         def keep(unit: WriteUnit) -> None:
             if attempt.endpoint is EndpointState.GONE:
                 self._disable(unit, taken.endpoint_id)
-            if _still_ours(unit, taken):
+            if _current_delivery(unit, taken):
                 unit.event_deliveries.update(attempt.delivery)
             unit.commit()
 
@@ -119,7 +119,7 @@ class DeliverEvent:
             unit.event_endpoints.update(replace(endpoint, disabled_at=self.clock.now()))
 
 
-def _still_ours(unit: UnitOfWork, taken: DueDelivery) -> EventDelivery | None:
+def _current_delivery(unit: UnitOfWork, taken: DueDelivery) -> EventDelivery | None:
     """Return the delivery, or None if another process has taken it over or it was replayed."""
     delivery = unit.event_deliveries.get(taken.event_id, taken.endpoint_id)
     return delivery if delivery is not None and delivery.due_at == taken.due_at else None

@@ -387,7 +387,7 @@ class EventDeliveries(Protocol):
         """Return the ids of the events that occurred since `since`, oldest first."""
         ...
 
-    def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
+    def about_guest(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         """Return the deliveries of events about a guest, oldest first.
 
         This is slow, because every delivery is read.
@@ -455,7 +455,7 @@ class EventDeliveries(Protocol):
         """
         ...
 
-    def no_longer_evidence(self, guest_id: GuestId) -> None:
+    def unmark_evidence(self, guest_id: GuestId) -> None:
         """Allow `forget` to delete deliveries that are kept for a guest's agreements.
 
         May be called more than once.

@@ -91,7 +91,7 @@ class Events(Protocol):
         """Return the event, even if it has no number yet, or None."""
         ...
 
-    def naming(self, guest_id: GuestId) -> Sequence[Event]:
+    def about_guest(self, guest_id: GuestId) -> Sequence[Event]:
         """Return the events about a guest, oldest first.
 
         This is slow, because every event is read.

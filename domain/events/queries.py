@@ -15,7 +15,7 @@ from domain.outside import Clock
 from domain.permissions import MAY_READ_EVENTS, Caller
 from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
-LOOKED_AT: Final = 10_000
+MAX_EXAMINED: Final = 10_000
 """The maximum number of events that one call examines, so that a filter with few matches is not
 slow.
 """
@@ -97,7 +97,7 @@ def _read(
         raise EventsGone
     if after == last:
         return EventsRead(events=(), next=last)
-    reaches = min(last.number, after.number + LOOKED_AT)
+    reaches = min(last.number, after.number + MAX_EXAMINED)
     try:
         found = unit.events.between(after.number, reaches, wanted, limit=size)
     except RecordUnreadable as error:

@@ -30,8 +30,8 @@ class UpdateEventEndpoint:
             before = existing_endpoint(unit, endpoint_id)
             endpoint = replace(before, types=event_types)
             unit.event_endpoints.update(endpoint)
-            told = {"before": ",".join(before.types), "types": ",".join(event_types)}
-            self.note_act(unit, Action.ENDPOINT_UPDATED, endpoint.endpoint_id, told)
+            details = {"before": ",".join(before.types), "types": ",".join(event_types)}
+            self.note_act(unit, Action.ENDPOINT_UPDATED, endpoint.endpoint_id, details)
             unit.commit()
             return endpoint
 

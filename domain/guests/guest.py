@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Final, Protocol
 
 from domain.billing import MAX_LENGTHS, is_email_address
-from domain.card_numbers import hold_card_number_together
+from domain.card_numbers import joined_texts_hold_card_number
 from domain.errors import GuestIdNotUsable, InvalidField
 from domain.fields import NO_CARD_NUMBER, parse_line, parse_uuid, without_card_number
 from domain.identifiers import GuestId, plain_uuid
@@ -70,7 +70,7 @@ class Guest:
         )
         # Receptionists sometimes type card numbers into name fields. Both names are checked
         # together, because the page shows them side by side.
-        if hold_card_number_together(guest.first_name, guest.last_name):
+        if joined_texts_hold_card_number(guest.first_name, guest.last_name):
             raise InvalidField("last_name", NO_CARD_NUMBER)
         return guest
 

@@ -86,7 +86,7 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments/cancel?token_id={token_id}"
 
 
-UPGRADES_TAKE: Final = timedelta(hours=1)
+MAX_UPGRADE_DURATION: Final = timedelta(hours=1)
 """How long an earlier release may run beside this one."""
 
 
@@ -158,7 +158,8 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
     """
     with storage.read() as unit:
         return unit.sessions.is_any_without_key(
-            since=session.created_at - UPGRADES_TAKE, before=session.created_at + UPGRADES_TAKE
+            since=session.created_at - MAX_UPGRADE_DURATION,
+            before=session.created_at + MAX_UPGRADE_DURATION,
         )
 
 

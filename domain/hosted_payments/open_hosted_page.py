@@ -27,7 +27,7 @@ from domain.outside import Clock, Traces
 from domain.psps.hosted_page import MAX_PAGE_LIFETIME, HostedPageRequest
 from domain.psps.payment_provider import ProviderUnavailable
 from domain.redirects import redirect_origin
-from domain.sessions.address_verification import PostalCodes, in_own_form
+from domain.sessions.address_verification import PostalCodes, with_usual_postal_code
 from domain.sessions.card_testing import on_refused_cards, require_below_limits
 from domain.sessions.earlier_page import EarlierPage
 from domain.sessions.polling import Progress
@@ -225,7 +225,7 @@ class OpenHostedPage:
             page = EarlierPage.of(session)
             if session.due_at is not None and session.due_at <= now:
                 # A webhook about the page has arrived, and the PSP has not been asked yet.
-                page, opened = page.told(now), opened.due_now(now)
+                page, opened = page.due_for_check(now), opened.due_now(now)
             unit.earlier_pages.keep(page)
         return opened
 
@@ -310,7 +310,7 @@ class OpenHostedPage:
             guest_name=guest.full_name if shows_guest else "",
             guest_email=guest.email if shows_guest else None,
             center_name=center.name,
-            billing_info=in_own_form(session.billing_info, self.postal_codes)
+            billing_info=with_usual_postal_code(session.billing_info, self.postal_codes)
             if has_details
             else None,
             avs=configuration.avs,

@@ -119,5 +119,5 @@ def _has_room(unit: UnitOfWork, card: Account, terms: AgreementTerms, now: datet
     # card.
     with suppress(RecordUnreadable):
         agreements = unit.agreements.of_account(card.account_id)
-        return count_open(agreements, now, beside=[terms.replaces]) < MAX_OPEN_AGREEMENTS
+        return count_open(agreements, now, except_for=[terms.replaces]) < MAX_OPEN_AGREEMENTS
     return False

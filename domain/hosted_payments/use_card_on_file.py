@@ -66,7 +66,7 @@ class UseCardOnFile:
             noted = click.noted_in(session, now)
             completed = noted.completed_with(account.account_id, agreement_click, now)
             if session.has_page:
-                unit.earlier_pages.keep(EarlierPage.of(session).told(now))
+                unit.earlier_pages.keep(EarlierPage.of(session).due_for_check(now))
             if any(each.told_at is not None for each in unit.earlier_pages.of(session.token_id)):
                 # The session has ended, so settling it closes the page and discards any card typed
                 # in there.

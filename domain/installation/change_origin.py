@@ -87,7 +87,7 @@ class SeparateCopy:
             if before.origin is not None and before.origin == self.origin:
                 raise NoCopy(before.origin)
             unit.installations.put(Installation(origin=self.origin, is_copy=True))
-            gone = unit.installations.let_go_of_original(now)
+            gone = unit.installations.detach_from_original(now)
             details: Details = {
                 "from": before.origin or NONE,
                 "to": self.origin or NONE,

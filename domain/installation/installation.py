@@ -32,7 +32,7 @@ class Installations(Protocol):
         """Replace the stored installation."""
         ...
 
-    def let_go_of_original(self, now: datetime) -> Mapping[str, int]:
+    def detach_from_original(self, now: datetime) -> Mapping[str, int]:
         """Delete or end everything that would act in place of the original installation.
 
         - Event endpoints with their secrets, the list of events, due deliveries, discards and due

@@ -52,7 +52,7 @@ def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now
         terms = replace(agreement.terms, reference="")
         ended = agreement if agreement.ended_at else agreement.ended(None, now)
         unit.agreements.update(replace(ended, terms=terms))
-    unit.event_deliveries.no_longer_evidence(guest_id)
+    unit.event_deliveries.unmark_evidence(guest_id)
     for token in unkept:
         note_discard(unit, token, now=now)
     return are_over

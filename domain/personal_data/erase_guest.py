@@ -60,7 +60,7 @@ class EraseGuest:
                 # The guest was merged at the same time. The cards now belong to another guest.
                 raise GuestNotFound
 
-    def brought_back(self) -> list[GuestId]:
+    def guests_not_erased(self) -> list[GuestId]:
         """Return the guests in `file` who are in the database, but neither erased nor merged there.
 
         There can be such guests after a backup was restored.
@@ -68,7 +68,7 @@ class EraseGuest:
         with self.storage.read() as unit:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
-    def again(self) -> list[GuestId]:
+    def repeat_from_file(self) -> list[GuestId]:
         """Repeat the erasures and merges in `file` that the database lacks; return their guests.
 
         Guests who are not in the database are included, so that their ids cannot be reused. If a
@@ -82,7 +82,7 @@ class EraseGuest:
         for guest_id in found:
             at_psps, stays = named[guest_id], merged.get(guest_id)
             try:
-                if stays is None or not self.merge_guests.again(guest_id, stays, at_psps):
+                if stays is None or not self.merge_guests.repeat(guest_id, stays, at_psps):
                     self._erase(guest_id, None, at_psps)
             except RecordUnreadable as error:
                 failure = error

@@ -11,7 +11,7 @@ from domain.identifiers import GuestId, GuestReference, PspAccount
 from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
-REQUESTS_END_WITHIN: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
+MAX_REQUEST_DURATION: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
 """A request that read the guest before the erasure ends within this time."""
 
 
@@ -45,9 +45,9 @@ class Erasure:
 
         Until then, such a request may still store data about the guest.
         """
-        return now >= self.erased_at + REQUESTS_END_WITHIN
+        return now >= self.erased_at + MAX_REQUEST_DURATION
 
-    def looked_at(self, now: datetime) -> Erasure:
+    def checked(self, now: datetime) -> Erasure:
         """Return the erasure after a check. The wait before the next check grows each time."""
         # A clock that was ahead may have set this time.
         erased_at = min(self.erased_at, now)
@@ -59,7 +59,7 @@ class Erasure:
         The next check also waits until `may_be_done`. The check is due in 30 seconds at the
         earliest, and in an hour at the latest.
         """
-        may_be_done_at = self.erased_at + REQUESTS_END_WITHIN
+        may_be_done_at = self.erased_at + MAX_REQUEST_DURATION
         due_at = max(now + MIN_BACKOFF, may_be_done_at, *times)
         return replace(self, due_at=min(due_at, now + MAX_BACKOFF))
 
@@ -124,11 +124,11 @@ class Erasures(Protocol):
         """Return at most `at_most` due erasures, those that have been due longest first."""
         ...
 
-    def count_left(self) -> Waiting:
+    def count_unfinished(self) -> Waiting:
         """Return how many erasures are not done, and the time of the oldest of them."""
         ...
 
-    def left(self) -> Sequence[Erasure]:
+    def unfinished(self) -> Sequence[Erasure]:
         """Return the erasures that are not done, oldest first, except those that cannot be decoded."""
         ...
 

@@ -13,7 +13,7 @@ from domain.cards.account import Account, AccountFilter
 from domain.desk_links.desk_link import DeskLink
 from domain.errors import GuestNotFound
 from domain.fields import parse_uuid
-from domain.identifiers import SHOWN_OF_TOKENS, GuestId, TokenId
+from domain.identifiers import TOKEN_PREFIX_LENGTH, GuestId, TokenId
 from domain.pagination import ALL, PageRequest
 from domain.portal.portal_session import PortalSession, PortalVisit
 from domain.psps.evidence import Evidence
@@ -68,9 +68,11 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
     refused_cards = unit.refused_cards.of_guest(guest_id)
     merged = unit.erasures.merged_into(guest_id)
     deliveries = [
-        delivery for each in (guest_id, *merged) for delivery in unit.event_deliveries.naming(each)
+        delivery
+        for each in (guest_id, *merged)
+        for delivery in unit.event_deliveries.about_guest(each)
     ]
-    events = [event for each in (guest_id, *merged) for event in unit.events.naming(each)]
+    events = [event for each in (guest_id, *merged) for event in unit.events.about_guest(each)]
     tokens = {
         *(account.token_id for account in accounts),
         *(consent.token_id for consent in consents),
@@ -84,7 +86,7 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
         guest_id,
         *merged,
         *(account.account_id for account in accounts),
-        *(token[:SHOWN_OF_TOKENS] for token in tokens),
+        *(token[:TOKEN_PREFIX_LENGTH] for token in tokens),
     }
     found: dict[str, object] = {
         "guest": guest,
@@ -127,5 +129,7 @@ def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # a value of any ty
     if isinstance(value, list | tuple):
         return [_shown(part, tokens) for part in value]
     if isinstance(value, str):
-        return _UUID.sub(lambda it: it[0][: SHOWN_OF_TOKENS if it[0] in tokens else None], value)
+        return _UUID.sub(
+            lambda it: it[0][: TOKEN_PREFIX_LENGTH if it[0] in tokens else None], value
+        )
     return value

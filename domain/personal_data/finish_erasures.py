@@ -82,34 +82,34 @@ class FinishErasures:
     def _finish(self, guest_id: GuestId) -> None:
         now = self.clock.now()
 
-        def look(unit: WriteUnit) -> Erasure | None:
+        def check(unit: WriteUnit) -> Erasure | None:
             # This is a separate unit, so that an erasure that fails does not stay first in the
             # queue.
             erasure = unit.erasures.get(guest_id)
             if erasure is None or erasure.due_at is None:
                 # Another process finished the erasure.
                 return None
-            looked_at = erasure.looked_at(now)
-            unit.erasures.update(looked_at)
+            checked = erasure.checked(now)
+            unit.erasures.update(checked)
             unit.commit()
-            return looked_at
+            return checked
 
-        looked_at = self.storage.transact(look)
-        if looked_at is None:
+        checked = self.storage.transact(check)
+        if checked is None:
             return
-        if looked_at.merged_into is not None:
-            self._finish_merge(looked_at, now)
+        if checked.merged_into is not None:
+            self._finish_merge(checked, now)
             return
         are_over, at_psps = self.storage.transact(lambda unit: self._end(unit, guest_id, now))
         with self.storage.read() as unit:
             closed = unit.merchant_standings.closed()
             waiting = [*_asked_about(unit, guest_id), *_discarding(unit, at_psps)]
-        left = looked_at.waiting_for(psp_account for psp_account, _ in waiting)
+        left = checked.waiting_for(psp_account for psp_account, _ in waiting)
         if waiting or (are_over and not left.may_be_done(now)):
             left = left.due_after(*(due_at for _, due_at in waiting), now=now)
         elif are_over:
             left = self._forget_and_blank(left, at_psps, closed, now)
-        if self._note(left, before=looked_at) and left.done_at is not None:
+        if self._note(left, before=checked) and left.done_at is not None:
             self.log(guest_id, is_done=True, out_of_reach=left.out_of_reach)
 
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
@@ -129,14 +129,14 @@ class FinishErasures:
         unit.commit()
         return are_over, at_psps
 
-    def _finish_merge(self, looked_at: Erasure, now: datetime) -> None:
+    def _finish_merge(self, checked: Erasure, now: datetime) -> None:
         """Move records that requests have stored for the former guest after the merge.
 
         These requests had read the guest before the merge.
         """
 
         def finish(unit: WriteUnit) -> tuple[GuestId, AtPsps] | None:
-            erasure = unit.erasures.get(looked_at.guest_id)
+            erasure = unit.erasures.get(checked.guest_id)
             # The guest who stayed may have been merged later.
             if erasure is None or erasure.merged_into is None:
                 return None
@@ -155,21 +155,18 @@ class FinishErasures:
             return
         stays, at_psps = finished
         # The file is written after the commit, because it may not be writable.
-        self.file.note(looked_at.guest_id, looked_at.erased_at, at_psps, merged_into=stays)
-        is_done = looked_at.may_be_done(now)
-        left = looked_at.done(now) if is_done else looked_at.due_after(now=now)
-        self._note(left, before=looked_at)
+        self.file.note(checked.guest_id, checked.erased_at, at_psps, merged_into=stays)
+        is_done = checked.may_be_done(now)
+        left = checked.done(now) if is_done else checked.due_after(now=now)
+        self._note(left, before=checked)
 
     def _forget_and_blank(
-        self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount], now: datetime
+        self, checked: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount], now: datetime
     ) -> Erasure:
-        left = self._forget(looked_at, at_psps, closed)
+        left = self._forget(checked, at_psps, closed)
         if left.waits_for:
             return left
-        if (
-            self._blank(looked_at.guest_id, at_psps, closed, now)
-            and self.storage.overwrite_deleted()
-        ):
+        if self._blank(checked.guest_id, at_psps, closed, now) and self.storage.overwrite_deleted():
             out_of_reach = {psp_account for psp_account, _ in at_psps} & closed
             return left.done(self.clock.now(), out_of_reach=out_of_reach)
         # A card has appeared, or another process is still reading the former state.
@@ -222,9 +219,7 @@ class FinishErasures:
             erasure = unit.erasures.get(guest_id)
         return erasure if erasure is not None and erasure.done_at is None else None
 
-    def _forget(
-        self, looked_at: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount]
-    ) -> Erasure:
+    def _forget(self, checked: Erasure, at_psps: AtPsps, closed: frozenset[PspAccount]) -> Erasure:
         """Ask each PSP to delete the guest, except at closed merchant accounts.
 
         Return the new state of the erasure, which waits for the PSPs that have not deleted the
@@ -243,9 +238,9 @@ class FinishErasures:
                 unknown.add(psp_account)
             except (ProviderUnavailable, ProviderRefused):
                 failed.add(psp_account)
-        if failed or not unknown or is_confirmed(looked_at.unknown_since, now):
-            return looked_at.waiting_for(failed)
-        return looked_at.unknown(now).waiting_for(unknown)
+        if failed or not unknown or is_confirmed(checked.unknown_since, now):
+            return checked.waiting_for(failed)
+        return checked.unknown(now).waiting_for(unknown)
 
     def _blank_the_rest(
         self,

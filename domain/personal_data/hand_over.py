@@ -40,24 +40,24 @@ def hand_over(
     kept = [account for account in active if account.guest_id == stays]
     for account in active:
         if account.guest_id == goes:
-            _give(unit, note_event, account, stays, kept, now)
+            _reassign(unit, note_event, account, stays, kept, now)
     unit.guests.remove(goes)
     unit.portal_sessions.remove(goes)
     # Nobody with a link to the page of the guest who stays may see the moved cards.
     for session in unit.portal_sessions.of(stays):
         unit.portal_sessions.update(session.ended(now))
-    unit.sessions.give(goes, stays)
-    unit.accounts.give(goes, stays)
+    unit.sessions.reassign(goes, stays)
+    unit.accounts.reassign(goes, stays)
     # Both guests may have a reference at the same merchant account. A page of the guest who stays
     # must not show what the PSP stores about the other guest.
     for psp_account, reference in unit.guest_references.of(goes):
         unit.guest_references.keep_former(stays, psp_account, reference)
     unit.guest_references.remove(goes)
-    unit.refused_cards.give(goes, stays)
-    unit.agreements.give(goes, stays)
+    unit.refused_cards.reassign(goes, stays)
+    unit.agreements.reassign(goes, stays)
 
 
-def _give(
+def _reassign(
     unit: WriteUnit,
     note_event: NoteEvent,
     account: Account,

@@ -18,7 +18,7 @@ from domain.guests.guest import parse_guest_id
 from domain.identifiers import CenterId, GuestId, TokenId
 from domain.outside import Clock
 from domain.permissions import MAY_MERGE_GUESTS, Caller
-from domain.personal_data.erasure import REQUESTS_END_WITHIN, AtPsps, Erasure, ErasureFile
+from domain.personal_data.erasure import MAX_REQUEST_DURATION, AtPsps, Erasure, ErasureFile
 from domain.personal_data.hand_over import hand_over, lock_both
 from domain.storage import AlreadyStored, Storage, UnitOfWork, WriteUnit
 
@@ -86,7 +86,7 @@ class MergeGuests:
         with suppress(ServiceUnavailable):
             self.file.note(goes, now, at_psps, merged_into=stays)
 
-    def again(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
+    def repeat(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
         """Repeat a merge that `file` records, after a backup was restored. Return True if it is done.
 
         `at_psps` are the references in the file. If `stays` was later merged into a third guest,
@@ -123,7 +123,7 @@ class MergeGuests:
         Raises AlreadyStored if `goes` was already erased or merged.
         """
         # Requests that are still running may store records for `goes`, which the worker moves.
-        due_at = now + REQUESTS_END_WITHIN
+        due_at = now + MAX_REQUEST_DURATION
         erasure = Erasure(guest_id=goes, erased_at=now, due_at=due_at, merged_into=stays)
         unit.erasures.add(erasure)
         # Locks the erasures before the cards, as `FinishErasures` does.

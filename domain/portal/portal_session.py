@@ -21,7 +21,7 @@ MAX_VISITS: Final = 20
 """The maximum number of visits that a portal session has at the same time. A further visit ends the
 oldest.
 """
-VISITS_LAST: Final = timedelta(hours=1)
+VISIT_LIFETIME: Final = timedelta(hours=1)
 KEPT_FOR: Final = timedelta(days=7)
 """How long a portal session is stored, so that an expired link can show advice."""
 
@@ -63,7 +63,7 @@ class PortalSession:
 
     def entered(self, secret: str, now: datetime) -> PortalSession:
         """Return the session with another visit, whose cookie contains `secret`."""
-        visit = PortalVisit(secret_hash=hash_of(secret), ends_at=now + VISITS_LAST)
+        visit = PortalVisit(secret_hash=hash_of(secret), ends_at=now + VISIT_LIFETIME)
         going_on = [each for each in self.visits if now < each.ends_at]
         return replace(self, visits=(*going_on, visit)[-MAX_VISITS:])
 

@@ -39,7 +39,7 @@ from domain.sessions.address_verification import PostalCodes, require_billing_ad
 from domain.sessions.card_testing import require_below_limits
 from domain.sessions.find_session import may_have_link
 from domain.sessions.request import AddCardRequest, RequestedSession
-from domain.sessions.session import IDEMPOTENCY_KEYS_LAST, CardSession, half_of_life
+from domain.sessions.session import IDEMPOTENCY_KEY_LIFETIME, CardSession, half_of_lifetime
 from domain.sessions.session_log import SessionLog, SessionStep, Step
 from domain.storage import Storage, UnitOfWork, WriteUnit
 
@@ -102,7 +102,7 @@ class AddCard:
         now = self.clock.now()
         # If the clock has jumped, less than a day may have passed.
         is_steady = self.clock.is_steady()
-        keys_since = now - IDEMPOTENCY_KEYS_LAST if is_steady else _ANY_TIME
+        keys_since = now - IDEMPOTENCY_KEY_LIFETIME if is_steady else _ANY_TIME
         with self.storage.read() as unit:
             configuration = unit.configurations.get(center_id)
             if configuration is None and unit.centers.get(center_id) is None:
@@ -190,7 +190,7 @@ class AddCard:
                 "agreement.replaces", "an open agreement of the guest at this center"
             )
         is_full = [
-            count_open(unit.agreements.of_account(account.account_id), now, beside=[replaces])
+            count_open(unit.agreements.of_account(account.account_id), now, except_for=[replaces])
             >= MAX_OPEN_AGREEMENTS
             for account in on_file
         ]
@@ -232,7 +232,7 @@ class AddCard:
             # sessions, so the guest's limits are checked again, and are exact. The limits of a
             # caller and a center may be exceeded by the number of concurrent requests.
             limits = session.configuration.card_limits(self.limits)
-            of_guest = [limit for limit in limits if limit.is_on_a_guest]
+            of_guest = [limit for limit in limits if limit.is_per_guest]
             require_below_limits(unit, of_guest, session, now)
             unit.sessions.add(session)
             if session.agreement is not None:
@@ -277,7 +277,7 @@ def new_session(
         shows_guest=shows_guest,
         link_key=link_key_from(ids.secret()),
         trace=trace,
-        unopened_at=half_of_life(now, expires_at),
+        unopened_at=half_of_lifetime(now, expires_at),
     )
 
 
@@ -314,8 +314,8 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
     agreements = unit.agreements.of_guest(session.guest_id)
     agreement = next((each for each in agreements if each.token_id == session.token_id), None)
     # A guest who replaces a card agrees to the same booking again.
-    while again := next((each for each in agreements if _is_again(each, agreement)), None):
-        agreement = again
+    while successor := next((each for each in agreements if _is_successor(each, agreement)), None):
+        agreement = successor
     # A merge of guests may have moved the agreement to another account of the same card. If an
     # earlier release settled the session, `CompleteAgreements` adds the agreement later, unless
     # that release also showed the page, which then had no button to agree.
@@ -326,7 +326,7 @@ def _still_guarantees(unit: UnitOfWork, session: CardSession, now: datetime) -> 
     return is_on_file and is_open
 
 
-def _is_again(agreement: Agreement, former: Agreement | None) -> bool:
+def _is_successor(agreement: Agreement, former: Agreement | None) -> bool:
     """Return whether an agreement replaces the `former` agreement about the same booking."""
     return (
         former is not None

@@ -25,11 +25,13 @@ def require_billing_address(billing_info: BillingInfo | None, postal_codes: Post
         return
     if billing_info.zipcode is None:
         raise BillingInfoRequired("zipcode")
-    if postal_codes.own_form(billing_info.country_code, billing_info.zipcode) is None:
+    if postal_codes.usual_form(billing_info.country_code, billing_info.zipcode) is None:
         raise IncorrectBillingAddress
 
 
-def in_own_form(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> BillingInfo | None:
+def with_usual_postal_code(
+    billing_info: BillingInfo | None, postal_codes: PostalCodes
+) -> BillingInfo | None:
     """Return the billing address for the PSP, with the postal code in the usual form of its country.
 
     A postal code stays as the client sent it if it does not have its country's format, or if the
@@ -37,8 +39,8 @@ def in_own_form(billing_info: BillingInfo | None, postal_codes: PostalCodes) -> 
     """
     if billing_info is None or billing_info.zipcode is None or billing_info.country_code is None:
         return billing_info
-    own_form = postal_codes.own_form(billing_info.country_code, billing_info.zipcode)
-    return replace(billing_info, zipcode=own_form or billing_info.zipcode)
+    usual_form = postal_codes.usual_form(billing_info.country_code, billing_info.zipcode)
+    return replace(billing_info, zipcode=usual_form or billing_info.zipcode)
 
 
 class PostalCodes(Protocol):
@@ -48,7 +50,7 @@ class PostalCodes(Protocol):
         """Return whether addresses in the country have postal codes."""
         ...
 
-    def own_form(self, country_code: str, zipcode: str) -> str | None:
+    def usual_form(self, country_code: str, zipcode: str) -> str | None:
         """Return a postal code in the usual form of its country, or None if the format is wrong.
 
         `zipcode` may contain lower-case letters, blanks, dashes and the prefix of the country

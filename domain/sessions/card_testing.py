@@ -18,7 +18,7 @@ from domain.storage import Storage, UnitOfWork
 MANY_REFUSED_CARDS: Final = 20
 SESSIONS_PER_REFUSED_CARD: Final = 4
 
-TIMES_FOR_EVERYBODY: Final = 5
+LIMIT_FACTOR_WITHOUT_REFUSALS: Final = 5
 """A center's limit, multiplied by this number, also applies to guests without a refused card."""
 _HAS_REFUSALS: Final = CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 1)
 
@@ -39,7 +39,7 @@ def require_below_limits(
     reached = dict(unit.refused_cards.reached(limits, session, since=since)) if limits else {}
     of_center = [limit for limit in reached if limit.per is CountedPer.CENTER]
     needs_click = bool(of_center) and not unit.refused_cards.reached(
-        [_HAS_REFUSALS, *(limit.times(TIMES_FOR_EVERYBODY) for limit in of_center)],
+        [_HAS_REFUSALS, *(limit.times(LIMIT_FACTOR_WITHOUT_REFUSALS) for limit in of_center)],
         session,
         since=since,
     )
@@ -73,7 +73,7 @@ def limits_that_close_pages(
     too.
     """
     refused_cards = on_refused_cards(session.configuration.card_limits(limits))
-    return [limit for limit in refused_cards if limit.is_on_a_guest]
+    return [limit for limit in refused_cards if limit.is_per_guest]
 
 
 def must_close_page(

@@ -47,7 +47,7 @@ class EarlierPage:
             attempt=attempt,
         )
 
-    def told(self, now: datetime) -> EarlierPage:
+    def due_for_check(self, now: datetime) -> EarlierPage:
         """Return the page after a webhook about it. The PSP must now be asked about the page."""
         return replace(self, told_at=now)
 

@@ -9,7 +9,7 @@ from domain.events.event import EventType
 from domain.events.note_event import NoteEvent
 from domain.outside import Clock
 from domain.sessions.note_session_event import note_session_event
-from domain.sessions.session import CardSession, half_of_life
+from domain.sessions.session import CardSession, half_of_lifetime
 from domain.storage import Storage, WriteUnit, do_due
 
 MAX_PER_CALL: Final = 100
@@ -40,7 +40,9 @@ class NoticeUnopened:
         now = self.clock.now()
         return do_due(
             self.storage,
-            lambda unit, skip: unit.sessions.half_over(now, at_most=MAX_PER_CALL, skip=skip),
+            lambda unit, skip: unit.sessions.with_unopened_notice_due(
+                now, at_most=MAX_PER_CALL, skip=skip
+            ),
             self._notice,
             at_most=MAX_PER_CALL,
         )
@@ -50,7 +52,7 @@ class NoticeUnopened:
         if session is None or session.unopened_at != found.unopened_at:
             # Another process noted the event.
             return
-        half = half_of_life(session.created_at, session.expires_at)
+        half = half_of_lifetime(session.created_at, session.expires_at)
         is_unopened = session.attempt is None and session.has_link(now)
         if is_unopened and now >= half:
             note_session_event(unit, self.note_event, EventType.SESSION_UNOPENED, session, now=now)

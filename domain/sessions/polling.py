@@ -270,7 +270,7 @@ class PolledSession(EndingSession):
         """Return the session as due at once, because a webhook arrived."""
         return replace(self, due_at=now)
 
-    def nudged(self, now: datetime) -> Self:
+    def due_when_allowed(self, now: datetime) -> Self:
         """Return the session as due at the time when a browser's question would be allowed.
 
         Anybody can cause this, so it must not cause more questions than a browser could.
@@ -278,10 +278,10 @@ class PolledSession(EndingSession):
         asked = self.asked(now)
         return asked.due_now(now) if asked else self.asked_later()
 
-    def nudged_about_earlier_page(self, now: datetime) -> Self:
+    def due_for_earlier_page(self, now: datetime) -> Self:
         """Return the session as due for a question about an earlier page, even if it is settled.
 
-        The time is chosen as in `nudged`.
+        The time is chosen as in `due_when_allowed`.
         """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)

@@ -68,7 +68,7 @@ class RefusedCards(Protocol):
         """Return the refused cards of a guest, oldest first."""
         ...
 
-    def give(self, goes: GuestId, stays: GuestId) -> None:
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
         """Move the refused cards of a guest to another guest, so that they are counted together."""
         ...
 

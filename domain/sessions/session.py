@@ -19,7 +19,7 @@ from domain.agreements.terms import AgreementTerms
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.events.event import CardSummary
 from domain.identifiers import (
-    SHOWN_OF_TOKENS,
+    TOKEN_PREFIX_LENGTH,
     AccountId,
     CallerName,
     CenterId,
@@ -57,7 +57,7 @@ TIME_TO_TYPE: Final = timedelta(hours=1)
 the link becomes old does not contain the guest's details.
 """
 
-TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
+CLEARED_BY_ERASURE: Final[dict[str, Any]] = {
     "billing_info": None,
     "reference": None,
     "agreement": None,
@@ -68,13 +68,13 @@ TELLS_OF_THE_GUEST: Final[dict[str, Any]] = {
 """The fields that an erasure clears at once, with their cleared values. The type is Any because
 each field has its own type.
 """
-NEEDED_UNTIL_OVER: Final[dict[str, Any]] = {"redirect_uri": "", "link_key": None}
+CLEARED_WHEN_OVER: Final[dict[str, Any]] = {"redirect_uri": "", "link_key": None}
 """The fields that an erasure clears once the session is over, apart from `attempt`, whose consent
 stays.
 """
 
 
-def half_of_life(created_at: datetime, expires_at: datetime) -> datetime:
+def half_of_lifetime(created_at: datetime, expires_at: datetime) -> datetime:
     """Return the time at which half of a link's lifetime is over.
 
     The link must not have been opened yet, because a page may prolong `expires_at`.
@@ -198,7 +198,7 @@ class CardSession(PolledSession, RequestedSession):
     @property
     def prefix(self) -> str:
         """The beginning of the token, by which operators can find the session."""
-        return self.token_id[:SHOWN_OF_TOKENS]
+        return self.token_id[:TOKEN_PREFIX_LENGTH]
 
     def psp_guest(self, request: HostedPageRequest) -> PspGuest:
         """Return the key of the guest's reference at the PSP for the page of a request."""
@@ -266,11 +266,11 @@ class CardSession(PolledSession, RequestedSession):
 
         The parameters of the page are kept, because the PSP finds the page by them until the end.
         """
-        blank = replace(self, **TELLS_OF_THE_GUEST)
+        blank = replace(self, **CLEARED_BY_ERASURE)
         if not self.is_over:
             return blank
         attempt = self.attempt and self.attempt.without_personal_data()
-        return replace(blank, attempt=attempt, **NEEDED_UNTIL_OVER)
+        return replace(blank, attempt=attempt, **CLEARED_WHEN_OVER)
 
     def without_references(self) -> CardSession:
         """Return an ended session without the references to the guest and the page at the PSP."""
@@ -281,7 +281,7 @@ class CardSession(PolledSession, RequestedSession):
         return replace(self, attempt=attempt)
 
 
-IDEMPOTENCY_KEYS_LAST: Final = timedelta(hours=24)
+IDEMPOTENCY_KEY_LIFETIME: Final = timedelta(hours=24)
 
 
 class CardSessions(WorkAtPsps, Protocol):
@@ -340,7 +340,9 @@ class CardSessions(WorkAtPsps, Protocol):
         """
         ...
 
-    def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
+    def with_unopened_notice_due(
+        self, now: datetime, *, at_most: int, skip: int
+    ) -> Sequence[CardSession | None]:
         """Return at most `at_most` open sessions whose `unopened_at` has come, oldest first.
 
         Sessions from an earlier release are included; their `unopened_at` is long ago. The first
@@ -379,7 +381,7 @@ class CardSessions(WorkAtPsps, Protocol):
         """
         ...
 
-    def give(self, goes: GuestId, stays: GuestId) -> None:
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
         """Move all sessions of a guest to another guest.
 
         The requests of pages keep the former guest.

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from domain.errors import InvalidField
-from domain.identifiers import SHOWN_OF_TOKENS, plain_uuid
+from domain.identifiers import TOKEN_PREFIX_LENGTH, plain_uuid
 from domain.sessions.session import CardSession
 from domain.storage import UnitOfWork
 
@@ -29,8 +29,8 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
     Raises InvalidField if there is no such session, or if there are several.
     """
     first, last = (plain_uuid(prefix + end[len(prefix) :]) for end in (_FIRST, _LAST))
-    if first is None or last is None or len(prefix) < SHOWN_OF_TOKENS:
-        expected = f"the token of a session, or at least its first {SHOWN_OF_TOKENS} characters"
+    if first is None or last is None or len(prefix) < TOKEN_PREFIX_LENGTH:
+        expected = f"the token of a session, or at least its first {TOKEN_PREFIX_LENGTH} characters"
         raise InvalidField("token", expected)
     found = unit.sessions.between(first, last, limit=2)
     if len(found) != 1:
@@ -42,7 +42,7 @@ def session_named(unit: UnitOfWork, prefix: str) -> CardSession:
 def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
     """Return everything that happened in a session, oldest first, with the events sent to clients."""
     deliveries = unit.event_deliveries.of_session(session.token_id, since=session.created_at)
-    told = [
+    sent_events = [
         TraceEntry(
             delivery.event.occurred_at,
             delivery.event.type,
@@ -59,10 +59,10 @@ def steps_of(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
         )
         for delivery in deliveries
     ]
-    return sorted([*steps_seen(unit, session), *told], key=lambda step: step.at)
+    return sorted([*steps_without_events(unit, session), *sent_events], key=lambda step: step.at)
 
 
-def steps_seen(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
+def steps_without_events(unit: UnitOfWork, session: CardSession) -> Sequence[TraceEntry]:
     """Return everything that happened in a session, oldest first, without events sent to clients."""
     request = session.attempt.request if session.attempt else None
     # An earlier release kept only the time of the latest attempt.

@@ -39,7 +39,7 @@ class ReceiveWebhook:
         notices = [
             notice
             for notice in self._read(provider, delivery)
-            if notice.signed or self._may_nudge(provider, notice)
+            if notice.signed or self._would_make_due(provider, notice)
         ]
         if not notices:
             return
@@ -65,9 +65,9 @@ class ReceiveWebhook:
                     foreign += 1
                     continue
                 for page in earlier:
-                    unit.earlier_pages.keep(page.told(now))
+                    unit.earlier_pages.keep(page.due_for_check(now))
                 if not notice.signed:
-                    unit.sessions.update(_nudged(session, earlier, now))
+                    unit.sessions.update(_due(session, earlier, now))
                     continue
                 evidence = Evidence(
                     origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now
@@ -118,7 +118,7 @@ class ReceiveWebhook:
         with self.storage.read() as unit:
             return unit.merchant_standings.closed()
 
-    def _may_nudge(self, provider: ProviderName, notice: WebhookNotice) -> bool:
+    def _would_make_due(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether an unsigned notice would make a session due earlier.
 
         Return False if the notice does not identify a session, or if it is repeated before the PSP
@@ -131,7 +131,7 @@ class ReceiveWebhook:
             session is not None
             and (bool(earlier) or session.may_be_asked_about)
             and _is_meant(provider, notice, session)
-            and _nudged(session, earlier, self.clock.now()) != session
+            and _due(session, earlier, self.clock.now()) != session
         )
 
 
@@ -166,8 +166,8 @@ def _earlier_pages(
     ]
 
 
-def _nudged(session: CardSession, earlier: Sequence[EarlierPage], now: datetime) -> CardSession:
-    return session.nudged_about_earlier_page(now) if earlier else session.nudged(now)
+def _due(session: CardSession, earlier: Sequence[EarlierPage], now: datetime) -> CardSession:
+    return session.due_for_earlier_page(now) if earlier else session.due_when_allowed(now)
 
 
 def _is_meant(provider: ProviderName, notice: WebhookNotice, session: CardSession) -> bool:

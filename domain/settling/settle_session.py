@@ -111,16 +111,18 @@ class SettleSession:
             if session is None:
                 return None
             is_closed = unit.merchant_standings.of(session.configuration.psp_account).is_closed
-            told = [page for page in unit.earlier_pages.of(token_id) if page.told_at is not None]
+            to_check = [
+                page for page in unit.earlier_pages.of(token_id) if page.told_at is not None
+            ]
         with self.traces.following(session.trace):
-            return self._settle(session, told, is_closed=is_closed)
+            return self._settle(session, to_check, is_closed=is_closed)
 
     def _settle(
-        self, session: CardSession, told: Sequence[EarlierPage], *, is_closed: bool
+        self, session: CardSession, to_check: Sequence[EarlierPage], *, is_closed: bool
     ) -> CardSession:
         if is_closed:
             return self._end_unasked(session)
-        for page in told:
+        for page in to_check:
             session = self._settle_earlier(session, page)
         if session.is_settled:
             return session
@@ -311,7 +313,7 @@ class SettleSession:
             accounts=accounts,
             open_agreements={
                 each.account_id: count_open(
-                    unit.agreements.of_account(each.account_id), now, beside=replaced
+                    unit.agreements.of_account(each.account_id), now, except_for=replaced
                 )
                 for each in accounts
             }
@@ -343,7 +345,7 @@ def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected
     """
     unit.accounts.active_at(session.guest_id, session.center_id)
     discard = unit.discards.get(*session.configuration.psp_account, collected.token)
-    is_dead = discard is not None and discard.kills(collected.collected_at)
+    is_dead = discard is not None and discard.invalidates(collected.collected_at)
     return session.may_go_back and not is_dead
 
 

@@ -121,10 +121,10 @@ class CloseAccount:
             left = _Left(
                 sessions=unit.sessions.due_at_psp(psp_account),
                 cards=unit.accounts.active_at_psp(psp_account),
-                discards=unit.discards.left_at_psp(psp_account),
+                discards=unit.discards.pending_at_psp(psp_account),
                 erasures=[
                     erasure.guest_id
-                    for erasure in unit.erasures.left()
+                    for erasure in unit.erasures.unfinished()
                     if psp_account in _places(unit, erasure.guest_id)
                 ],
             )

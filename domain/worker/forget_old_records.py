@@ -10,7 +10,7 @@ from domain.agreements.agreement import EVIDENCE_KEPT_FOR
 from domain.errors import ServiceUnavailable
 from domain.outside import Clock, time_before
 from domain.portal.portal_session import KEPT_FOR as PORTAL_SESSIONS_KEPT_FOR
-from domain.sessions.session import IDEMPOTENCY_KEYS_LAST
+from domain.sessions.session import IDEMPOTENCY_KEY_LIFETIME
 from domain.storage import Storage, WriteUnit
 
 
@@ -65,7 +65,7 @@ class ForgetOldRecords:
         browsers, evidence = time_before(now, kept.browsers), now - EVIDENCE_KEPT_FOR
         forgotten, unavailable = 0, None
         for forget in (
-            lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEYS_LAST),
+            lambda unit: unit.idempotency_keys.forget(before=now - IDEMPOTENCY_KEY_LIFETIME),
             lambda unit: unit.portal_sessions.forget(before=now - PORTAL_SESSIONS_KEPT_FOR),
             lambda unit: unit.agreements.forget(before=evidence),
             lambda unit: unit.event_deliveries.forget(before=deliveries),

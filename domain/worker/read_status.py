@@ -72,14 +72,14 @@ class ReadStatus:
                     "discards": unit.discards.count_due(now),
                     "cards": unit.accounts.count_due(now),
                     "events": unit.event_deliveries.count_due(now),
-                    "erasures": unit.erasures.count_left(),
+                    "erasures": unit.erasures.count_unfinished(),
                 },
                 unanswered=_together(
                     unit.sessions.unanswered(),
                     unit.discards.unanswered(),
                     unit.accounts.unanswered(),
                 ),
-                erasures=_by_account(unit.erasures.left()),
+                erasures=_by_account(unit.erasures.unfinished()),
                 readings=unit.accounts.count_asked(now),
                 endpoints=[
                     EndpointStatus(each, counts.get(each.endpoint_id, DeliveryCounts()))

@@ -213,7 +213,7 @@ def configure_payments(
         try:
             done = container.configure_payments()(center_id, None if none else named)
         except PspNotReady as refused:
-            raise click.ClickException(_how_to_get_ready(container, refused)) from refused
+            raise click.ClickException(_setup_advice(container, refused)) from refused
         except ConsentTooLong as refused:
             raise click.ClickException(f"CENTER_ID: {refused}") from refused
         if done.now is None:
@@ -399,7 +399,7 @@ def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentCo
     return dict(zip(_COLUMNS, values, strict=True)), configuration
 
 
-def _how_to_get_ready(container: Container, refused: PspNotReady) -> str:
+def _setup_advice(container: Container, refused: PspNotReady) -> str:
     name, account = refused.account
     if refused.missing is Missing.CLOSED:
         reopen = f"cardonfile psp close-account {name} --account {account} --reopen"

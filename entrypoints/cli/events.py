@@ -58,7 +58,7 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
         endpoint = container.add_event_endpoint()(url=url, types=types, centers=centers or None)
         click.echo(f"added {endpoint.endpoint_id}; its secret is not shown again:", err=True)
         click.echo(endpoint.secrets.current)
-        why = container.http_event_sender().why_unreachable(endpoint.url)
+        why = container.http_event_sender().unreachable_reason(endpoint.url)
         if why is not None:
             click.echo(
                 f"Warning: with the current settings, events cannot be sent there: {why}", err=True

@@ -178,7 +178,7 @@ def erase(*, guest_id: str | None, again: bool) -> None:
                     err=True,
                 )
             return
-        erased = container.erase_guest().again()
+        erased = container.erase_guest().repeat_from_file()
         with container.storage().read() as unit:
             ended = [unit.erasures.get(each) for each in erased]
         for each in filter(None, ended):

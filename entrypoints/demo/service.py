@@ -31,7 +31,7 @@ from adapters.fake_psp.plugin import NAME, PLUGIN
 from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import DueEvent, FakePsp, PspPage
 from adapters.system import RandomIds, SystemClock
-from domain.identifiers import SHOWN_OF_TOKENS
+from domain.identifiers import TOKEN_PREFIX_LENGTH
 from entrypoints.container import build
 from entrypoints.logs import configure_logs
 from entrypoints.psps import InstalledPsp
@@ -189,11 +189,11 @@ class FaultyPsp(FakePsp):
         return None
 
     def _faults_of(self, token_id: str) -> Collection[str]:
-        return self.faults.get(token_id[:SHOWN_OF_TOKENS], ())
+        return self.faults.get(token_id[:TOKEN_PREFIX_LENGTH], ())
 
 
 def _log(event: str, token_id: str, **fields: int) -> None:
-    structlog.get_logger().info(event, session=token_id[:SHOWN_OF_TOKENS], **fields)
+    structlog.get_logger().info(event, session=token_id[:TOKEN_PREFIX_LENGTH], **fields)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from uuid import uuid4
 import falcon
 from jinja2 import Environment, FileSystemLoader
 
-from domain.identifiers import SHOWN_OF_TOKENS
+from domain.identifiers import TOKEN_PREFIX_LENGTH
 from domain.sessions.session_log import Step
 from entrypoints.demo.sample import EVE, EVES_CARD, SPA, a_booking
 
@@ -212,7 +212,7 @@ class Shop:
         request = {**EVES_CARD, "redirect_uri": self._back(guest_id), "agreement": booking}
         session = self.api("POST", guest_id, "accounts", body=request, key=key)
         self._newest = guest_id, session["token_id"]
-        self.switch(session["token_id"][:SHOWN_OF_TOKENS], form)
+        self.switch(session["token_id"][:TOKEN_PREFIX_LENGTH], form)
         raise falcon.HTTPSeeOther(session["hosted_payment_uri"])
 
     def on_post_desk(self, _: falcon.Request, __: falcon.Response) -> None:
@@ -239,7 +239,10 @@ class Shop:
         except ValueError:
             raise falcon.HTTPBadRequest(title="The signature of this event is wrong") from None
         if self._events.setdefault(req.headers_lower["webhook-id"], event) is event:
-            session, reason = event["data"]["token_id"][:SHOWN_OF_TOKENS], event["data"]["reason"]
+            session, reason = (
+                event["data"]["token_id"][:TOKEN_PREFIX_LENGTH],
+                event["data"]["reason"],
+            )
             line = {"event": event["type"], "session": session, "reason": reason}
             self.timeline.read({**line, "verified": True})
         resp.status = falcon.HTTP_204

@@ -20,7 +20,7 @@ from domain.storage import RecordUnreadable
 from domain.worker.jobs import Job, JobResult, Kind, Take, Target
 from entrypoints.worker.reports import Done, EndpointLog, WorkLog
 
-LOOK_EVERY_SECONDS: Final = 1.0
+CHECK_EVERY_SECONDS: Final = 1.0
 REPORT_AFTER: Final = 100
 """A busy runner logs a line after this many jobs."""
 
@@ -42,7 +42,7 @@ class Chore:
     every: timedelta
     do: Callable[[], bool | None]
     may_begin: Callable[[], bool] = lambda: True
-    rest_seconds: float = LOOK_EVERY_SECONDS
+    rest_seconds: float = CHECK_EVERY_SECONDS
     due_at: float = 0.0
     has_more: bool = False
 
@@ -125,7 +125,7 @@ class JobRunner(Generic[Target]):
                 self._failed.clear()
                 self._away.clear()
                 if not self._look(pool.submit):
-                    self._work.wait(LOOK_EVERY_SECONDS)
+                    self._work.wait(CHECK_EVERY_SECONDS)
 
     def _rests(self) -> bool:
         """Return whether a chore has more to do. If so, sleep briefly before returning."""

@@ -22,12 +22,12 @@ from entrypoints.worker.job_runner import Chore, JobRunner
 from entrypoints.worker.reports import CardTestingLog, NotAgreedLog, WorkLog
 
 STOP_SECONDS: Final = 20
-FORGET_EVERY: Final = timedelta(minutes=15)
+HOUSEKEEPING_EVERY: Final = timedelta(minutes=15)
 """The interval between deletions of old records, and between notices of expiry.
 
 Both chores wait for a steady clock, which a new process does not have at once.
 """
-END_AGREEMENTS_EVERY: Final = timedelta(minutes=1)
+CHECK_DEADLINES_EVERY: Final = timedelta(minutes=1)
 """The interval between checks for agreements to end, cards to remove, and unopened links."""
 COMPLETE_AGREEMENTS_EVERY: Final = timedelta(hours=1)
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
@@ -39,17 +39,17 @@ log = structlog.get_logger()
 def chores(container: Container) -> Sequence[Chore]:
     """Return the chores that both the worker and `cardonfile reconcile` run."""
     return [
-        Chore("forget_old_records", FORGET_EVERY, container.forget_old_records()),
+        Chore("forget_old_records", HOUSEKEEPING_EVERY, container.forget_old_records()),
         Chore("finish_erasures", FINISH_ERASURES_EVERY, container.finish_erasures()),
-        Chore("notice_expiry", FORGET_EVERY, container.notice_expiry()),
+        Chore("notice_expiry", HOUSEKEEPING_EVERY, container.notice_expiry()),
         Chore(
             "complete_agreements",
             COMPLETE_AGREEMENTS_EVERY,
             NotAgreedLog(container.complete_agreements()),
         ),
-        Chore("end_agreements", END_AGREEMENTS_EVERY, container.end_agreements()),
-        Chore("notice_unopened", END_AGREEMENTS_EVERY, container.notice_unopened()),
-        Chore("remove_ended_cards", END_AGREEMENTS_EVERY, container.remove_ended_cards()),
+        Chore("end_agreements", CHECK_DEADLINES_EVERY, container.end_agreements()),
+        Chore("notice_unopened", CHECK_DEADLINES_EVERY, container.notice_unopened()),
+        Chore("remove_ended_cards", CHECK_DEADLINES_EVERY, container.remove_ended_cards()),
     ]
 
 

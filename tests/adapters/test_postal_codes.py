@@ -10,11 +10,11 @@ FORMATS = PostalCodeFormats()
 @pytest.mark.parametrize("country_code", ["AE", "HK", "QA", "BQ", "ZW"])
 def test_some_countries_have_no_postal_codes(country_code: str) -> None:
     assert not FORMATS.are_used_in(country_code)
-    assert FORMATS.own_form(country_code, "12345") is None
+    assert FORMATS.usual_form(country_code, "12345") is None
 
 
 @pytest.mark.parametrize(
-    ("country_code", "own_form", "spellings"),
+    ("country_code", "usual_form", "spellings"),
     [
         ("AD", "AD500", "AD500 AD-500 500"),
         ("AT", "1010", "1010 A-1010 AT-1010"),
@@ -41,15 +41,15 @@ def test_some_countries_have_no_postal_codes(country_code: str) -> None:
     ],
 )
 def test_the_usual_spellings_of_a_postal_code_are_accepted(
-    country_code: str, own_form: str, spellings: str
+    country_code: str, usual_form: str, spellings: str
 ) -> None:
-    with_blanks = own_form.replace("-", " "), f" {own_form} ", own_form.replace("-", " - ")
+    with_blanks = usual_form.replace("-", " "), f" {usual_form} ", usual_form.replace("-", " - ")
     for spelling in (*spellings.split(), *with_blanks):
-        assert FORMATS.own_form(country_code, spelling) == own_form, spelling
+        assert FORMATS.usual_form(country_code, spelling) == usual_form, spelling
 
 
 @pytest.mark.parametrize(
-    ("country_code", "written", "own_form"),
+    ("country_code", "written", "usual_form"),
     [
         ("US", "00000", "00000"),  # though it does not exist
         ("US", "22162 1010", "22162-1010"),
@@ -61,9 +61,9 @@ def test_the_usual_spellings_of_a_postal_code_are_accepted(
     ],
 )
 def test_a_postal_code_with_extra_spaces_is_accepted(
-    country_code: str, written: str, own_form: str
+    country_code: str, written: str, usual_form: str
 ) -> None:
-    assert FORMATS.own_form(country_code, written) == own_form
+    assert FORMATS.usual_form(country_code, written) == usual_form
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_a_postal_code_with_extra_spaces_is_accepted(
     ],
 )
 def test_a_postal_code_in_a_wrong_format_is_refused(country_code: str, wrong: str) -> None:
-    assert FORMATS.own_form(country_code, wrong) is None
+    assert FORMATS.usual_form(country_code, wrong) is None

@@ -61,7 +61,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "agreements of an account": lambda unit: unit.agreements.of_account(an_account().account_id),
     "page of agreements": lambda unit: unit.agreements.page(an_account().account_id, SECOND_PAGE),
-    "agreements given with an account": lambda unit: unit.agreements.given_with(
+    "agreements given with an account": lambda unit: unit.agreements.made_with(
         an_account().account_id
     ),
     "old agreements": lambda unit: unit.agreements.forget(before=an_agreement().kept_until + DAY),
@@ -69,7 +69,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     "sessions without an agreement": lambda unit: unit.sessions.without_agreement(since=NOW),
     "session of a booking": lambda unit: unit.agreements.session_of(GUEST_ID, CENTER_ID, "17"),
     "agreements of a guest": lambda unit: unit.agreements.of_guest(GUEST_ID),
-    "accounts to remove": lambda unit: unit.accounts.kept_until_before(NOW, at_most=1),
+    "accounts to remove": lambda unit: unit.accounts.due_for_removal(NOW, at_most=1),
     "expiring accounts": lambda unit: unit.accounts.page_expiring(
         CENTER_ID, before=date(2040, 1, 1), request=SECOND_PAGE
     ),
@@ -137,7 +137,7 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
     ),
     "browsers of clicks": lambda unit: unit.sessions.forget_browsers(before=NOW),
     "events of an account": lambda unit: unit.event_deliveries.of_account(an_account().account_id),
-    "events of an erased guest": (lambda unit: unit.event_deliveries.no_longer_evidence(GUEST_ID)),
+    "events of an erased guest": (lambda unit: unit.event_deliveries.unmark_evidence(GUEST_ID)),
     "old sessions": lambda unit: unit.sessions.forget(before=NOW),
     "old accounts": lambda unit: unit.accounts.forget(before=NOW),
     "whether a guest is on file": lambda unit: unit.guests.is_on_file(GUEST_ID),
@@ -165,20 +165,20 @@ USES: Final[dict[str, Callable[[WriteUnit], object]]] = {
         0, 9, EventFilter(centers=frozenset({CENTER_ID}), types=[DELIVERY.event.type]), limit=1
     ),
     "old events": lambda unit: unit.events.forget(before=NOW + DAY, until=NOW + DAY),
-    "unopened links": lambda unit: unit.sessions.half_over(NOW, at_most=1, skip=0),
+    "unopened links": lambda unit: unit.sessions.with_unopened_notice_due(NOW, at_most=1, skip=0),
     "due deliveries": lambda unit: unit.event_deliveries.count_due(NOW),
     "merged guests": lambda unit: unit.erasures.merged_into(GUEST_ID),
     "the last merge": lambda unit: unit.erasures.last_merge_into(GUEST_ID),
     "active cards of a guest": lambda unit: unit.accounts.active_of(GUEST_ID),
-    "cards that a merge gives": lambda unit: unit.accounts.give(GUEST_ID, OTHER_GUEST_ID),
-    "sessions that a merge gives": lambda unit: unit.sessions.give(GUEST_ID, OTHER_GUEST_ID),
+    "cards that a merge gives": lambda unit: unit.accounts.reassign(GUEST_ID, OTHER_GUEST_ID),
+    "sessions that a merge gives": lambda unit: unit.sessions.reassign(GUEST_ID, OTHER_GUEST_ID),
     "refused cards that a merge gives": (
-        lambda unit: unit.refused_cards.give(GUEST_ID, OTHER_GUEST_ID)
+        lambda unit: unit.refused_cards.reassign(GUEST_ID, OTHER_GUEST_ID)
     ),
     "guests who were merged before": (
         lambda unit: unit.erasures.merge_on(GUEST_ID, OTHER_GUEST_ID)
     ),
-    "erasures that are left": lambda unit: unit.erasures.count_left(),
+    "erasures that are left": lambda unit: unit.erasures.count_unfinished(),
     "unanswered sessions": lambda unit: unit.sessions.unanswered(),
     "unanswered discards": lambda unit: unit.discards.unanswered(),
     "deliveries not taken": lambda unit: unit.event_deliveries.counts(),

@@ -61,7 +61,7 @@ KILL_AFTER_SECONDS: Final = (0.1, 1.5)
 """The service is killed so soon after it is ready."""
 RECONCILE_WITHIN_SECONDS: Final = 2
 """The pause between two runs of `reconcile`."""
-LOOK_EVERY_SECONDS: Final = 0.3
+CHECK_EVERY_SECONDS: Final = 0.3
 NUMBERS: Final = (GOOD_CARD, OTHER_GOOD_CARD)
 YEARS: Final = range(2030, 2060)
 """The years in which cards expire."""
@@ -201,7 +201,7 @@ class BookingClient(Client):
         self.look_at(booking)
         while booking.status is SessionStatus.OPEN and datetime.now(UTC) < booking.ends_at:
             # A kill prevented the settling. The worker or the reconciler settles the session.
-            time.sleep(LOOK_EVERY_SECONDS)
+            time.sleep(CHECK_EVERY_SECONDS)
             self.look_at(booking)
         if booking.status is not SessionStatus.COMPLETED:
             raise Unexpected(f"the session became {booking.state}")
@@ -323,7 +323,7 @@ def _active(installation: Installation) -> Mapping[AccountId, CardToken]:
 def _watch(installation: Installation, stop: Event) -> Mapping[AccountId, datetime]:
     """Return when each card was first seen to be gone, here or at the PSP."""
     seen, gone = set[AccountId](), dict[AccountId, datetime]()
-    while not stop.wait(LOOK_EVERY_SECONDS):
+    while not stop.wait(CHECK_EVERY_SECONDS):
         before, tokens = _active(installation), installation.tokens_at_psp()
         after, now = _active(installation), datetime.now(UTC)
         # A card that is typed again gets another token.

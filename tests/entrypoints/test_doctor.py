@@ -669,7 +669,7 @@ class TestPsps:
             unit.merchant_identities.claim(STRIPE, default, kept)
             if is_copy:
                 unit.installations.put(InstallationRecord(is_copy=True))
-                unit.installations.let_go_of_original(datetime.now(UTC))
+                unit.installations.detach_from_original(datetime.now(UTC))
         with_stripe = {
             "CARDONFILE_STRIPE_SECRET_KEY": TEST_KEY,
             "CARDONFILE_STRIPE_WEBHOOK_SECRETS": TEST_SECRET,

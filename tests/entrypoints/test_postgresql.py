@@ -559,7 +559,7 @@ class TestConcurrency:
             with committed(installation.storage) as unit:
                 locked = unit.sessions.get(session.token_id)
                 assert locked is not None
-                erasing = thread.submit(erase_guest.again)
+                erasing = thread.submit(erase_guest.repeat_from_file)
                 wait_until(lambda: is_waiting(unforgiving))
                 # The PSP has deleted the guest, and made another.
                 psp_guest = locked.psp_guest(locked.current_attempt.request)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from domain.centers.configure_payments import what_is_missing
+from domain.centers.configure_payments import find_missing
 from domain.identifiers import (
     DEFAULT_MERCHANT_ACCOUNT,
     MerchantAccount,
@@ -173,7 +173,7 @@ def test_the_message_of_an_exception_in_a_psp_plugin_is_not_shown(
 
 
 def use(settings: Settings) -> None:
-    what_is_missing(settings.psps, PspAccount(ProviderName("acme"), DEFAULT_MERCHANT_ACCOUNT))
+    find_missing(settings.psps, PspAccount(ProviderName("acme"), DEFAULT_MERCHANT_ACCOUNT))
     build(settings).psp_adapters()
 
 
@@ -185,7 +185,9 @@ def test_psp_plugins_with_overlapping_setting_names_are_refused(site: Site) -> N
     with pytest.raises(SettingsError, match="a PSP cannot be called database"):
         Settings.read({"CARDONFILE_PSPS": "database"})
     assert list(load_psps("acme_spain")) == ["acme_spain", "fake", "mollie", "stripe"]
-    with pytest.raises(SettingsError, match="share settings with the account spain of the PSP acme"):
+    with pytest.raises(
+        SettingsError, match="share settings with the account spain of the PSP acme"
+    ):
         load_psps("acme,acme_spain")
 
 

@@ -15,7 +15,7 @@ from adapters.fake_psp.provider import FakeProvider
 from adapters.fake_psp.psp import FakePsp
 from adapters.sqlite.storage import SqliteStorage
 from domain.outside import Clock
-from domain.sessions.session import IDEMPOTENCY_KEYS_LAST
+from domain.sessions.session import IDEMPOTENCY_KEY_LIFETIME
 from entrypoints.container import Container
 from entrypoints.worker.reconcile import reconcile_until_idle
 from entrypoints.worker.reports import Done
@@ -111,7 +111,7 @@ class Process:
         """Delete old keys, but no deliveries: the invariants look for the events of all times."""
         if self.clock.is_steady():
             with self.container.storage().write() as unit:
-                unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEYS_LAST)
+                unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEY_LIFETIME)
                 unit.commit()
 
     def stop(self) -> None:

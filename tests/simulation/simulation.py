@@ -718,21 +718,25 @@ class Simulation:
         self, process: Process, token_id: TokenId, browser: str
     ) -> tuple[str | None, str | None]:
         """Read the consent on cardonfile's page. Return its digest and the offered card."""
-        way_back = self._call(
+        page_content = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
-            lambda: process.container.find_way_back()(
+            lambda: process.container.find_page_content()(
                 key=self._visit_of[token_id].link_key, browser=browser
             ),
         )
-        if isinstance(way_back, Exception) or way_back is None or way_back.consent is None:
+        if (
+            isinstance(page_content, Exception)
+            or page_content is None
+            or page_content.consent is None
+        ):
             return None, None
-        if way_back.agreement is None:
-            return way_back.consent.digest, None
-        self._known.texts[token_id].update(way_back.agreement.texts)
-        if way_back.card is not None:
-            self._known.offered[token_id].add(way_back.card.account_id)
-        return way_back.agreement.digest, way_back.card_name
+        if page_content.agreement is None:
+            return page_content.consent.digest, None
+        self._known.texts[token_id].update(page_content.agreement.texts)
+        if page_content.card is not None:
+            self._known.offered[token_id].add(page_content.card.account_id)
+        return page_content.agreement.digest, page_content.card_name
 
     def a_guest_types_a_card(self, process: Process, choices: Random) -> None:
         """Type a card on a page. The guest may answer a challenge and may return."""

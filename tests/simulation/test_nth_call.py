@@ -19,7 +19,7 @@ from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import Agreement
 from domain.agreements.click import AgreementClick
 from domain.cards.account import READ_FIRST_AFTER, READ_LEASE, Account
-from domain.cards.import_card import BroughtCard, Fate
+from domain.cards.import_card import CardToImport, Fate
 from domain.centers.card_limit import CardLimit, Counted, CountedPer
 from domain.errors import GuestNotFound, ServiceUnavailable
 from domain.events.event_sender import EventNotSent
@@ -34,7 +34,7 @@ from domain.sessions.session import CardSession
 from domain.settling.store_agreement import store_agreement
 from entrypoints.container import build
 from entrypoints.settings import Settings
-from tests.builders import CENTER_ID, a_brought_card, a_guest, an_agreement, terms_of_a_booking
+from tests.builders import CENTER_ID, a_card_to_import, a_guest, an_agreement, terms_of_a_booking
 from tests.databases import change_by_hand, committed
 from tests.installation import (
     CHALLENGED_CARD,
@@ -255,13 +255,13 @@ def two_cards_that_become_one(it: It) -> None:
     it.clock.advance(READ_FIRST_AFTER)
 
 
-def card_at_the_psp_beside_another(it: It) -> BroughtCard:
+def card_at_the_psp_beside_another(it: It) -> CardToImport:
     it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
     # The session that would store it waits until the card is imported.
     page = it.psp.page(it.page_reference(it.session_with_card()))
     assert page.card is not None
     it.known.imported.add(page.card.token)
-    return a_brought_card(page.card)
+    return a_card_to_import(page.card)
 
 
 def two_cards_to_erase(it: It) -> CardSession:
@@ -324,11 +324,11 @@ def replacement_to_agree_to(it: It) -> tuple[CardSession, str]:
     replace_card(it, booked_card_on_the_own_page(it))
     with it.storage.read() as unit:
         session = next(each for each in unit.sessions.of_guest(GUEST_ID) if each.replaces)
-    way_back = it.container.find_way_back()(key=session.link_key)
-    assert way_back is not None
-    assert way_back.agreement is not None
-    it.known.texts[session.token_id].update(way_back.agreement.texts)
-    return session, way_back.agreement.digest
+    page_content = it.container.find_page_content()(key=session.link_key)
+    assert page_content is not None
+    assert page_content.agreement is not None
+    it.known.texts[session.token_id].update(page_content.agreement.texts)
+    return session, page_content.agreement.digest
 
 
 def card_that_replaces_another(it: It, number: str = OTHER_GOOD_CARD) -> CardSession:
@@ -554,14 +554,14 @@ def booking_with(it: It, account: Account, *, number: int) -> Mapping[str, str |
             "reuse": "offer",
         },
     )
-    way_back = it.container.find_way_back()(key=session.link_key)
-    assert way_back is not None
-    assert way_back.agreement is not None
-    it.known.texts[session.token_id].add(way_back.agreement.text.text)
+    page_content = it.container.find_page_content()(key=session.link_key)
+    assert page_content is not None
+    assert page_content.agreement is not None
+    it.known.texts[session.token_id].add(page_content.agreement.text.text)
     it.known.offered[session.token_id].add(account.account_id)
     return {
         "key": session.link_key,
-        "agreed": way_back.agreement.digest,
+        "agreed": page_content.agreement.digest,
         "card": name_of(account),
     }
 
@@ -615,7 +615,7 @@ def read_cards(it: It, _: object) -> None:
         refresh(taken)
 
 
-def import_card(it: It, card: BroughtCard) -> str:
+def import_card(it: It, card: CardToImport) -> str:
     return it.container.import_card()(card).value
 
 
@@ -624,7 +624,7 @@ def erase(it: It, _: object) -> None:
 
 
 def erase_again(it: It, _: object) -> object:
-    return it.container.erase_guest().again()
+    return it.container.erase_guest().repeat_from_file()
 
 
 def merge(it: It, _: object) -> str:
@@ -915,7 +915,7 @@ STEPS: Final = frozenset(
 
 READ_ONLY: Final = frozenset(
     {
-        *("CompareCards", "FindCardTesting", "FindWayBack", "IsWorkerMissing", "ListAccounts"),
+        *("CompareCards", "FindCardTesting", "FindPageContent", "IsWorkerMissing", "ListAccounts"),
         *("ListCenters", "ListExpiringCards", "ListProducts", "ListSessions", "ReadAccount"),
         *("ListAgreements", "ReadAgreement"),
         *("ReadCenter", "ReadConsent", "ReadGuest", "ReadSession", "ReadStatus", "SearchGuests"),

@@ -52,7 +52,7 @@ class Year:
                 "reuse": chance.choice(("never", "offer")),
             },
         )
-        page = it.container.find_way_back()(key=session.link_key)
+        page = it.container.find_page_content()(key=session.link_key)
         assert page is not None
         assert page.agreement is not None
         assert f"{starts_at:%B} {starts_at.day}, {starts_at.year}, 9:00" in page.agreement.text.text

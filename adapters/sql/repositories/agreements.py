@@ -24,13 +24,13 @@ _RESERVATION_TEXTS = Rows(
     "center_reservation_texts",
     ReservationText,
     key=("center_id", "language"),
-    beside=("center_id",),
+    extra_columns=("center_id",),
 )
 
 
 _AGREEMENTS = Rows("agreements", Agreement, key=("agreement_id",))
 _OLDEST_FIRST = "agreed_at, agreement_id"
-_GIVEN_WITH = (
+_MADE_WITH = (
     "SELECT agreement_id FROM agreements WHERE account_id = {account_id} UNION ALL "
     "SELECT agreement_id FROM agreements JOIN card_sessions USING (token_id) "
     "WHERE card_sessions.account_id = {account_id}"
@@ -78,8 +78,8 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         )
 
     @override
-    def given_with(self, account_id: AccountId) -> Sequence[Agreement]:
-        condition = f"WHERE agreement_id IN ({_GIVEN_WITH.format(account_id=':account_id')})"
+    def made_with(self, account_id: AccountId) -> Sequence[Agreement]:
+        condition = f"WHERE agreement_id IN ({_MADE_WITH.format(account_id=':account_id')})"
         found = _AGREEMENTS.find(self._transaction, condition, {"account_id": account_id})
         # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an
         # index.
@@ -102,8 +102,8 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         self._note_evidence([], [to])
 
     @override
-    def give(self, goes: GuestId, stays: GuestId) -> None:
-        self._give("agreements", goes, stays)
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
+        self._reassign("agreements", goes, stays)
         values = {"goes": goes, "stays": stays}
         self._transaction.execute(
             "INSERT INTO agreement_references SELECT :stays, center_id, reference, token_id "
@@ -186,13 +186,13 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
             return 0
         among = self._dialect.among_ids
         ids = {"ids": [agreement_id for (agreement_id,) in old]}
-        given_with = self._transaction.execute(
+        made_with = self._transaction.execute(
             f"SELECT account_id FROM agreements WHERE agreement_id {among} UNION ALL "
             "SELECT card_sessions.account_id FROM agreements JOIN card_sessions USING (token_id) "
             f"WHERE agreement_id {among}",
             ids,
         ).fetchall()
-        accounts = sorted({account_id for (account_id,) in given_with} - {None})
+        accounts = sorted({account_id for (account_id,) in made_with} - {None})
         # A unit that adds an agreement of an account, or an event about it, takes the same lock.
         # Without the lock, the two units would not see each other's changes.
         self._transaction.execute(
@@ -236,9 +236,9 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
             "WHERE event ->> 'token_id' = :in_event",
             sessions,
         )
-        given_with = _GIVEN_WITH.format(account_id=":account_id")
+        made_with = _MADE_WITH.format(account_id=":account_id")
         self._transaction.execute_many(
-            f"UPDATE payment_accounts SET is_evidence = EXISTS ({given_with}) "
+            f"UPDATE payment_accounts SET is_evidence = EXISTS ({made_with}) "
             "WHERE account_id = :account_id",
             [{"account_id": each} for each in account_ids],
         )

@@ -18,9 +18,9 @@ from adapters.sql.repositories.repository import (
 from adapters.sql.rows import Rows
 from adapters.sql.transaction import Values
 from domain.cards.account import (
-    LOOKS,
-    NAMED_AT_PSP,
+    CLEARED_PSP_IDENTIFIERS,
     READINGS_PER_MINUTE,
+    REFUSALS_UNTIL_UNKNOWN,
     REMOVED,
     Account,
     AccountFilter,
@@ -86,8 +86,8 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def give(self, goes: GuestId, stays: GuestId) -> None:
-        self._give("payment_accounts", goes, stays)
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
+        self._reassign("payment_accounts", goes, stays)
 
     @override
     def is_held(
@@ -120,7 +120,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         return [account_id for (account_id,) in found.fetchall()]
 
     @override
-    def kept_until_before(
+    def due_for_removal(
         self, now: datetime, *, at_most: int, skip: int = 0
     ) -> Sequence[Account | None]:
         return _ACCOUNTS.find_or_none(
@@ -131,7 +131,7 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def is_other_read(self, account: Account, *, since: datetime) -> bool:
+    def was_another_read(self, account: Account, *, since: datetime) -> bool:
         return self._is_any(
             "SELECT 1 FROM payment_accounts WHERE provider = :provider "
             "AND merchant_account = :merchant_account AND account_id <> :account_id "
@@ -144,8 +144,12 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         (count,) = self._transaction.one(
             "SELECT count(*) FROM payment_accounts WHERE provider = :provider "
             "AND merchant_account = :merchant_account AND removed_at > :since "
-            "AND refusals >= :looks",
-            {**psp_account._asdict(), "since": since, "looks": LOOKS},
+            "AND refusals >= :refusals_until_unknown",
+            {
+                **psp_account._asdict(),
+                "since": since,
+                "refusals_until_unknown": REFUSALS_UNTIL_UNKNOWN,
+            },
         )
         return int(count)
 
@@ -271,9 +275,9 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
     @override
     def blank(self, guest_id: GuestId) -> None:
         self._transaction.execute(
-            f"UPDATE payment_accounts SET {assignments(NAMED_AT_PSP)} "
+            f"UPDATE payment_accounts SET {assignments(CLEARED_PSP_IDENTIFIERS)} "
             "WHERE guest_id = :guest_id AND removed_at IS NOT NULL",
-            {**NAMED_AT_PSP, "guest_id": guest_id},
+            {**CLEARED_PSP_IDENTIFIERS, "guest_id": guest_id},
         )
 
     @override
@@ -372,7 +376,7 @@ class SqlDiscards(QueuesAtPsps[Discard], Discards):
         )
 
     @override
-    def left_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
+    def pending_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
         found = self._transaction.execute(
             "SELECT token FROM discards WHERE provider = :provider "
             "AND merchant_account = :merchant_account AND done_at IS NULL",

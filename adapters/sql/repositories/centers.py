@@ -17,10 +17,12 @@ from domain.pagination import Page, PageRequest
 _CENTERS = Rows("centers", Center, key=("id",))
 
 _CONFIGURATIONS = Rows(
-    "payment_configurations", PaymentConfiguration, key=("center_id",), beside=("center_id",)
+    "payment_configurations", PaymentConfiguration, key=("center_id",), extra_columns=("center_id",)
 )
 
-_SETTINGS = Rows("center_settings", CenterSettings, key=("center_id",), beside=("center_id",))
+_SETTINGS = Rows(
+    "center_settings", CenterSettings, key=("center_id",), extra_columns=("center_id",)
+)
 
 
 class SqlCenters(ById[CenterId, Center], Centers):

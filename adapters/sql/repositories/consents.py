@@ -68,7 +68,7 @@ class SqlConsents(Repository, Consents):
 
 
 _CONSENT_TEXTS = Rows(
-    "center_consent_texts", ConsentText, key=("center_id", "language"), beside=("center_id",)
+    "center_consent_texts", ConsentText, key=("center_id", "language"), extra_columns=("center_id",)
 )
 
 

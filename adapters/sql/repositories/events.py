@@ -48,14 +48,14 @@ class _Numbered:
 
 
 _EVENTS = Rows(
-    "events", _Numbered, key=("event_id",), beside=("event_id", "center_id", "occurred_at")
+    "events", _Numbered, key=("event_id",), extra_columns=("event_id", "center_id", "occurred_at")
 )
 
 _DELIVERIES = Rows(
     "event_deliveries",
     EventDelivery,
     key=("event_id", "endpoint_id"),
-    beside=("event_id", "occurred_at"),
+    extra_columns=("event_id", "occurred_at"),
 )
 
 
@@ -81,7 +81,7 @@ class SqlEvents(Repository, Events):
         return found[0].event if found else None
 
     @override
-    def naming(self, guest_id: GuestId) -> Sequence[Event]:
+    def about_guest(self, guest_id: GuestId) -> Sequence[Event]:
         found = self._find("event ->> 'guest_id' = :guest_id", {"guest_id": guest_id})
         return sorted((each.event for each in found), key=lambda it: (it.occurred_at, it.event_id))
 
@@ -241,7 +241,7 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         return [EventId(event_id) for _, event_id in found.fetchall()]
 
     @override
-    def naming(self, guest_id: GuestId) -> Sequence[EventDelivery]:
+    def about_guest(self, guest_id: GuestId) -> Sequence[EventDelivery]:
         condition = "WHERE event ->> 'guest_id' = :guest_id"
         found = _DELIVERIES.find(self._transaction, condition, {"guest_id": guest_id})
         # The rows are sorted here. With ORDER BY, SQLite would look up each row in the order of an
@@ -318,7 +318,7 @@ class SqlEventDeliveries(Queues[EventDelivery], EventDeliveries):
         return taken and DueDelivery(taken[0], taken[1], until)
 
     @override
-    def no_longer_evidence(self, guest_id: GuestId) -> None:
+    def unmark_evidence(self, guest_id: GuestId) -> None:
         found = self._transaction.execute(
             "SELECT token_id FROM agreements WHERE guest_id = :guest_id", {"guest_id": guest_id}
         )

@@ -12,7 +12,7 @@ from typing_extensions import override
 from adapters.sql.repositories.repository import Repository
 from domain.installation.installation import Installation, Installations
 
-_LET_GO: Final = {
+_DETACH: Final = {
     "endpoints": "DELETE FROM event_endpoints",
     "events": "DELETE FROM events",
     "deliveries": "DELETE FROM event_deliveries WHERE due_at IS NOT NULL",
@@ -47,10 +47,10 @@ class SqlInstallations(Repository, Installations):
         )
 
     @override
-    def let_go_of_original(self, now: datetime) -> Mapping[str, int]:
+    def detach_from_original(self, now: datetime) -> Mapping[str, int]:
         return {
             kind: self._transaction.execute(
                 statement, {"now": now} if ":now" in statement else None
             ).rowcount
-            for kind, statement in _LET_GO.items()
+            for kind, statement in _DETACH.items()
         }

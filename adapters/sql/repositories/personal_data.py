@@ -75,12 +75,12 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
         )
 
     @override
-    def count_left(self) -> Waiting:
+    def count_unfinished(self) -> Waiting:
         # The index contains the erasures that are not done.
         left = "SELECT count(*), min(erased_at) FROM erasures WHERE due_at > '0001-01-01'"
         return waiting(*self._transaction.one(left))
 
     @override
-    def left(self) -> Sequence[Erasure]:
+    def unfinished(self) -> Sequence[Erasure]:
         condition = "WHERE due_at > '0001-01-01' ORDER BY erased_at, guest_id"
         return _ERASURES.find_readable(self._transaction, condition, {})

@@ -84,7 +84,7 @@ class Repository:
                 f"DELETE FROM {table} WHERE {key} {self._dialect.among_ids}", {"ids": ids}
             )
 
-    def _give(self, table: str, goes: GuestId, stays: GuestId) -> None:
+    def _reassign(self, table: str, goes: GuestId, stays: GuestId) -> None:
         self._transaction.execute(
             f"UPDATE {table} SET guest_id = :stays WHERE guest_id = :goes",
             {"goes": goes, "stays": stays},

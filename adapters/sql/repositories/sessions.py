@@ -40,8 +40,8 @@ from domain.sessions.end import SessionStatus
 from domain.sessions.refused_card import COUNTED_FOR, CardsAtCenter, RefusedCard, RefusedCards
 from domain.sessions.result import CountedBy, CountedResult, SessionResult
 from domain.sessions.session import (
-    NEEDED_UNTIL_OVER,
-    TELLS_OF_THE_GUEST,
+    CLEARED_BY_ERASURE,
+    CLEARED_WHEN_OVER,
     CardSession,
     CardSessions,
     DueSession,
@@ -50,7 +50,7 @@ from domain.sessions.session import (
     SessionFilter,
 )
 
-MAX_REFUSED_CARDS_LOOKED_AT: Final = 10_000
+MAX_REFUSED_CARDS_EXAMINED: Final = 10_000
 """The maximum number of refused cards that are counted by center. The latest cards are counted."""
 
 _SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
@@ -120,7 +120,7 @@ _EVIDENCE = Rows(
     "evidence",
     Evidence,
     key=("token_id", "origin", "content_hash"),
-    beside=("token_id", "content_hash"),
+    extra_columns=("token_id", "content_hash"),
 )
 
 
@@ -228,7 +228,9 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return [token_id for (token_id,) in found.fetchall()]
 
     @override
-    def half_over(self, now: datetime, *, at_most: int, skip: int) -> Sequence[CardSession | None]:
+    def with_unopened_notice_due(
+        self, now: datetime, *, at_most: int, skip: int
+    ) -> Sequence[CardSession | None]:
         return _SESSIONS.find_or_none(
             self._transaction,
             "WHERE unopened_at <= :now AND ended_at IS NULL ORDER BY unopened_at, token_id "
@@ -278,27 +280,27 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return _SESSIONS.find_readable(self._transaction, *self._of_guest(guest_id))
 
     @override
-    def give(self, goes: GuestId, stays: GuestId) -> None:
-        self._give("card_sessions", goes, stays)
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
+        self._reassign("card_sessions", goes, stays)
 
     @override
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
         are_over = True
         for key in _SESSIONS.unreadable(self._transaction, *self._of_guest(guest_id)):
             (consent,) = self._transaction.one(
-                f"UPDATE card_sessions SET {assignments(TELLS_OF_THE_GUEST)} "
+                f"UPDATE card_sessions SET {assignments(CLEARED_BY_ERASURE)} "
                 "WHERE token_id = :token_id "
                 "RETURNING CAST(attempt -> 'request' -> 'consent' AS text)",
-                {**key, **TELLS_OF_THE_GUEST},
+                {**key, **CLEARED_BY_ERASURE},
             )
             ended = self._transaction.execute(
-                f"UPDATE card_sessions SET {assignments(NEEDED_UNTIL_OVER)}, attempt = :attempt, "
+                f"UPDATE card_sessions SET {assignments(CLEARED_WHEN_OVER)}, attempt = :attempt, "
                 "due_at = NULL, status = CASE status WHEN :open THEN :expired ELSE status END, "
                 "ended_at = coalesce(ended_at, :now) "
                 "WHERE token_id = :token_id AND (status <> :open OR expires_at <= :now)",
                 {
                     **key,
-                    **NEEDED_UNTIL_OVER,
+                    **CLEARED_WHEN_OVER,
                     "attempt": consent and f'{{"request":{{"consent":{consent}}}}}',
                     "now": now,
                     "open": SessionStatus.OPEN,
@@ -419,8 +421,8 @@ class SqlRefusedCards(Repository, RefusedCards):
         )
 
     @override
-    def give(self, goes: GuestId, stays: GuestId) -> None:
-        self._give("refused_cards", goes, stays)
+    def reassign(self, goes: GuestId, stays: GuestId) -> None:
+        self._reassign("refused_cards", goes, stays)
 
     @override
     def reached(
@@ -450,7 +452,7 @@ class SqlRefusedCards(Repository, RefusedCards):
         refused = self._transaction.execute(
             "SELECT center_id FROM refused_cards WHERE refused_at > :since "
             "ORDER BY refused_at DESC LIMIT :limit",
-            {"since": since, "limit": MAX_REFUSED_CARDS_LOOKED_AT},
+            {"since": since, "limit": MAX_REFUSED_CARDS_EXAMINED},
         ).fetchall()
         return [
             CardsAtCenter(

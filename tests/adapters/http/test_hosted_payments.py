@@ -272,7 +272,7 @@ def without_way_back(api: Api) -> None:
     def unavailable(**_: object) -> None:
         raise ServiceUnavailable
 
-    api.installation.container.hosted_payments().__dict__["find_way_back"] = unavailable
+    api.installation.container.hosted_payments().__dict__["find_page_content"] = unavailable
 
 
 def test_a_page_omits_the_link_back_to_the_shop_while_the_database_is_unavailable(

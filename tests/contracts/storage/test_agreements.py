@@ -60,7 +60,7 @@ def test_a_booking_moves_to_another_guest_unless_that_guest_has_the_same_booking
         for reference in ("17", "18"):
             unit.agreements.name_session(GUEST_ID, CENTER_ID, reference, TOKEN_ID)
         unit.agreements.name_session(OTHER_GUEST_ID, CENTER_ID, "18", OTHER_TOKEN_ID)
-        unit.agreements.give(GUEST_ID, OTHER_GUEST_ID)
+        unit.agreements.reassign(GUEST_ID, OTHER_GUEST_ID)
     with storage.read() as unit:
         found = {
             reference: unit.agreements.session_of(OTHER_GUEST_ID, CENTER_ID, reference)

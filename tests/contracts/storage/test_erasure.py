@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from adapters.psp_suite.samples import GUEST_ID, NOW, OTHER_GUEST_ID, TOKEN_ID, a_uuid
-from domain.cards.account import NAMED_AT_PSP
+from domain.cards.account import CLEARED_PSP_IDENTIFIERS
 from domain.identifiers import GuestId, GuestReference
 from domain.personal_data.erasure import Erasure
 from domain.sessions.earlier_page import EarlierPage
@@ -187,7 +187,7 @@ class TestMergedGuests:
         store(storage, *active, removed, other)
         with committed(storage) as unit:
             assert list(unit.accounts.active_of(GUEST_ID)) == active
-            unit.accounts.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.accounts.reassign(GUEST_ID, OTHER_GUEST_ID)
         with storage.read() as unit:
             for each in (*active, removed):
                 assert unit.accounts.get(each.account_id) == replace(each, guest_id=OTHER_GUEST_ID)
@@ -200,14 +200,14 @@ class TestMergedGuests:
         other = a_session(token_id=OTHER_TOKEN_ID, guest_id=GuestId(a_uuid(77)))
         store(storage, session, other)
         with committed(storage) as unit:
-            unit.sessions.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.sessions.reassign(GUEST_ID, OTHER_GUEST_ID)
         with storage.read() as unit:
             assert unit.sessions.get(TOKEN_ID) == replace(session, guest_id=OTHER_GUEST_ID)
             assert unit.sessions.get(OTHER_TOKEN_ID) == other
         # Another release has written a value that this release cannot decode.
         change_by_hand(storage, "UPDATE card_sessions SET source = 77")
         with committed(storage) as unit:
-            unit.sessions.give(OTHER_GUEST_ID, GUEST_ID)
+            unit.sessions.reassign(OTHER_GUEST_ID, GUEST_ID)
         change_by_hand(storage, f"UPDATE card_sessions SET source = {session.source}")
         with storage.read() as unit:
             assert unit.sessions.get(TOKEN_ID) == session
@@ -278,7 +278,7 @@ def test_blanking_the_removed_accounts_of_a_guest_does_not_change_other_accounts
         add(unit, blanked, *kept)
         unit.accounts.blank(GUEST_ID)
     with storage.read() as unit:
-        assert unit.accounts.get(blanked.account_id) == replace(blanked, **NAMED_AT_PSP)
+        assert unit.accounts.get(blanked.account_id) == replace(blanked, **CLEARED_PSP_IDENTIFIERS)
         for account in kept:
             assert unit.accounts.get(account.account_id) == account
 

@@ -29,7 +29,7 @@ def test_a_copy_that_is_separated_from_the_original_has_no_endpoints_tokens_or_d
     with committed(storage) as unit:
         unit.merchant_identities.claim(PROVIDER, MERCHANT_ACCOUNT, "acct_1")
         assert unit.merchant_identities.of_original(PROVIDER) == frozenset()
-        gone = unit.installations.let_go_of_original(NOW)
+        gone = unit.installations.detach_from_original(NOW)
         unit.merchant_identities.claim(PROVIDER, own, "acct_2")
 
     assert set(gone.values()) == {1}

@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
-from domain.cards.account import LOOKS
+from domain.cards.account import REFUSALS_UNTIL_UNKNOWN
 from domain.identifiers import (
     CardToken,
     GuestId,
@@ -146,8 +146,8 @@ def test_every_record_with_open_work_at_a_merchant_account_is_found(
         left = {TokenId(a_uuid(30 + number)) for number in range(3)}
         assert set(reading.sessions.due_at_psp(here)) == left
         assert list(reading.accounts.active_at_psp(here)) == [account.account_id]
-        assert list(reading.discards.left_at_psp(here)) == ["left"]
-        assert list(reading.erasures.left()) == [erasure]
+        assert list(reading.discards.pending_at_psp(here)) == ["left"]
+        assert list(reading.erasures.unfinished()) == [erasure]
 
 
 def test_cards_that_were_removed_as_unknown_to_the_psp_are_counted(storage: Storage) -> None:
@@ -156,14 +156,16 @@ def test_cards_that_were_removed_as_unknown_to_the_psp_are_counted(storage: Stor
     with committed(storage) as unit:
         unit.accounts.add(account)
         unit.accounts.add(an_account(2, read_at=minute_ago))
-        unit.accounts.add(an_account(3, read_at=NOW, removed_at=NOW, refusals=LOOKS))
+        unit.accounts.add(
+            an_account(3, read_at=NOW, removed_at=NOW, refusals=REFUSALS_UNTIL_UNKNOWN)
+        )
         unit.accounts.add(an_account(4, read_at=NOW, merchant_account=elsewhere))
-        unit.accounts.add(an_account(5, removed_at=minute_ago, refusals=LOOKS))
-        unit.accounts.add(an_account(6, removed_at=NOW, refusals=LOOKS - 1))
+        unit.accounts.add(an_account(5, removed_at=minute_ago, refusals=REFUSALS_UNTIL_UNKNOWN))
+        unit.accounts.add(an_account(6, removed_at=NOW, refusals=REFUSALS_UNTIL_UNKNOWN - 1))
     with storage.read() as reading:
-        assert not reading.accounts.is_other_read(account, since=minute_ago)
-        assert reading.accounts.is_other_read(account, since=minute_ago - timedelta(seconds=1))
-        assert reading.accounts.is_other_read(an_account(2), since=minute_ago)
+        assert not reading.accounts.was_another_read(account, since=minute_ago)
+        assert reading.accounts.was_another_read(account, since=minute_ago - timedelta(seconds=1))
+        assert reading.accounts.was_another_read(an_account(2), since=minute_ago)
         assert reading.accounts.count_unknown(account.psp_account, since=minute_ago) == 1
         earlier = minute_ago - timedelta(seconds=1)
         assert reading.accounts.count_unknown(account.psp_account, since=earlier) == 2

@@ -101,7 +101,7 @@ QUERIES: Final = {
             an_account(4, keep_until=NOW - DAY, removed_at=NOW),
             an_account(5),
         ],
-        lambda unit: unit.accounts.kept_until_before(NOW, at_most=9),
+        lambda unit: unit.accounts.due_for_removal(NOW, at_most=9),
     ),
     "discards of a guest": Query(
         [DISCARD],
@@ -181,12 +181,12 @@ QUERIES: Final = {
     "events of a guest": Query(
         [DELIVERY.event, LATER_DELIVERY.event],
         [OF_ANOTHER.event],
-        lambda unit: unit.events.naming(GUEST_ID),
+        lambda unit: unit.events.about_guest(GUEST_ID),
     ),
     "deliveries of a guest": Query(
         [DELIVERY, LATER_DELIVERY],
         [OF_ANOTHER],
-        lambda unit: unit.event_deliveries.naming(GUEST_ID),
+        lambda unit: unit.event_deliveries.about_guest(GUEST_ID),
     ),
     "deliveries of a session": Query(
         [LATER_DELIVERY],
@@ -240,7 +240,7 @@ def test_removing_or_moving_a_record_keeps_the_records_of_others(storage: Storag
             unit.configurations.remove(CENTER_ID)
             unit.consent_texts.remove(CENTER_ID, "de")
             unit.guest_references.remove(GUEST_ID)
-            unit.agreements.give(GUEST_ID, OTHER_GUEST_ID)
+            unit.agreements.reassign(GUEST_ID, OTHER_GUEST_ID)
             unit.agreements.move(an_agreement(1).account_id, account)
     with storage.read() as unit:
         assert [unit.guests.get(each) for each in (GUEST_ID, OTHER_GUEST_ID)] == [None, others]

@@ -296,11 +296,11 @@ def test_a_session_is_found_by_an_earlier_page(storage: Storage) -> None:
     store(storage, moved, a_session(token_id=OTHER_TOKEN_ID))
     with storage.write() as unit:
         unit.earlier_pages.keep(page)
-        unit.earlier_pages.keep(page.told(NOW))
+        unit.earlier_pages.keep(page.due_for_check(NOW))
         found = unit.sessions.with_page(PROVIDER, MERCHANT_ACCOUNT, "page-1")
         assert found == moved
         assert unit.sessions.with_page(PROVIDER, MerchantAccount("other"), "page-1") is None
-        assert list(unit.earlier_pages.of(TOKEN_ID)) == [page.told(NOW)]
+        assert list(unit.earlier_pages.of(TOKEN_ID)) == [page.due_for_check(NOW)]
         assert list(unit.earlier_pages.of(OTHER_TOKEN_ID)) == []
         unit.earlier_pages.remove(TOKEN_ID, page.number + 1)
         assert len(unit.earlier_pages.of(TOKEN_ID)) == 1

@@ -10,7 +10,7 @@ from adapters.psp_suite.samples import GUEST_ID
 from domain.agreements.agreement import MAX_OPEN_AGREEMENTS, Agreement
 from domain.agreements.click import ShownAgreement
 from domain.cards.account import Account
-from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.find_page_content import PageContent
 from domain.hosted_payments.show_agreement import name_of
 from domain.identifiers import AgreementId
 from domain.sessions.session import CardSession
@@ -42,15 +42,15 @@ def a_booking(installation: Installation, in_days: int = 10, **changes: Any) -> 
     }
 
 
-def way_back(installation: Installation, session: CardSession) -> WayBack:
-    found = installation.container.find_way_back()(key=session.link_key, browser=BROWSER)
+def page_content(installation: Installation, session: CardSession) -> PageContent:
+    found = installation.container.find_page_content()(key=session.link_key, browser=BROWSER)
     assert found is not None
     return found
 
 
 def agreement_on_page(installation: Installation, session: CardSession) -> ShownAgreement:
     """Open the link in a new browser, and return the agreement that the page shows."""
-    found = installation.container.find_way_back()(key=session.link_key)
+    found = installation.container.find_page_content()(key=session.link_key)
     assert found is not None
     assert found.agreement is not None
     return found.agreement

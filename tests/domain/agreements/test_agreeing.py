@@ -36,9 +36,9 @@ from tests.domain.agreements.bookings import (
     guaranteed,
     guaranteed_card,
     has_20_open_agreements,
+    page_content,
     started,
     takes_agreements,
-    way_back,
 )
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -437,7 +437,7 @@ def test_a_card_reported_late_under_old_terms_does_not_replace_the_newer_agreeme
     installation.cancel_session(dear)
     cheap = {"no_show": {"amount": "20.00", "currency": "EUR"}, "late_cancellation": None}
     cheaper = started(installation, agreement=a_booking(installation, 20, reuse="offer", **cheap))
-    assert way_back(installation, cheaper).card == account
+    assert page_content(installation, cheaper).card == account
     agree(installation, cheaper, card=account)
     installation.provider.recover()
     installation.clock.advance(timedelta(hours=1))

@@ -28,9 +28,9 @@ from tests.domain.agreements.bookings import (
     guaranteed,
     guaranteed_card,
     has_20_open_agreements,
+    page_content,
     second_booking,
     started,
-    way_back,
 )
 from tests.installation import DECLINED_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -42,7 +42,7 @@ def test_one_click_guarantees_a_booking_with_the_card_on_file(installation: Inst
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = second_booking(installation)
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
-    assert way_back(installation, session).card == account
+    assert page_content(installation, session).card == account
 
     assert agree(installation, session, card=account) == REDIRECT_URI
 
@@ -86,7 +86,7 @@ def test_a_second_click_on_the_agree_button_changes_nothing(installation: Instal
 def test_the_card_on_file_is_offered_only_if_requested(installation: Installation) -> None:
     guaranteed(installation)
     session = started(installation, agreement=a_booking(installation, reference="booking-18"))
-    assert way_back(installation, session).card is None
+    assert page_content(installation, session).card is None
 
 
 def test_an_unknown_value_for_the_field_reuse_is_refused(installation: Installation) -> None:
@@ -145,7 +145,7 @@ def test_the_guest_must_type_a_card_if_the_offered_card_became_unusable(
     account = guaranteed_card(installation)
     installation.configure(link_minutes=3 * 24 * 60)
     session = second_booking(installation, link_minutes=3 * 24 * 60)
-    shown = way_back(installation, session)
+    shown = page_content(installation, session)
     assert shown.card is not None
     assert shown.agreement is not None
 
@@ -153,7 +153,7 @@ def test_the_guest_must_type_a_card_if_the_offered_card_became_unusable(
 
     with pytest.raises(ClickNeeded):
         agree(installation, session, agreed=shown.agreement.digest, card=account)
-    after = way_back(installation, session)
+    after = page_content(installation, session)
     assert after.card is None
     assert after.agreement is not None
     assert installation.session(session.token_id).status is SessionStatus.OPEN
@@ -165,7 +165,7 @@ def test_the_guest_agrees_again_if_the_bank_changed_the_card(installation: Insta
     installation.put_account(replace(account, last_four="0000"))
     with pytest.raises(ClickNeeded):
         agree(installation, session, card=account)
-    card = way_back(installation, session).card
+    card = page_content(installation, session).card
     assert card is not None
     assert card.last_four == "0000"
 
@@ -183,17 +183,17 @@ def test_a_card_without_required_authentication_is_not_offered(installation: Ins
     account = guaranteed_card(installation)
     installation.put_account(replace(account, authenticated=False))
     session = second_booking(installation, authentication="required")
-    assert way_back(installation, session).card is None
+    assert page_content(installation, session).card is None
 
     installation.put_account(replace(account, authenticated=True))
-    assert way_back(installation, session).card is not None
+    assert page_content(installation, session).card is not None
 
 
 def test_a_card_whose_funding_the_center_refuses_is_not_offered(installation: Installation) -> None:
     account = guaranteed_card(installation)
     installation.put_account(replace(account, funding=Funding.PREPAID))
     installation.configure(refuse_funding=frozenset({Funding.PREPAID}))
-    assert way_back(installation, second_booking(installation)).card is None
+    assert page_content(installation, second_booking(installation)).card is None
 
 
 def test_the_page_offers_the_default_card_of_the_guest_first(installation: Installation) -> None:
@@ -201,7 +201,7 @@ def test_the_page_offers_the_default_card_of_the_guest_first(installation: Insta
     guaranteed(installation)
     first, second = installation.accounts()
     session = second_booking(installation)
-    assert way_back(installation, session).card == first
+    assert page_content(installation, session).card == first
 
     # The other card may have been offered before the default changed.
     agree(installation, session, card=second)
@@ -211,7 +211,7 @@ def test_the_page_offers_the_default_card_of_the_guest_first(installation: Insta
 def test_the_guest_may_type_another_card_than_the_card_on_file(installation: Installation) -> None:
     guaranteed(installation)
     session = second_booking(installation)
-    found = installation.container.find_way_back()(key=session.link_key, another_card=True)
+    found = installation.container.find_page_content()(key=session.link_key, another_card=True)
     assert found is not None
     assert found.card is None
     agree(installation, session)

@@ -12,7 +12,7 @@ import pytest
 from adapters.psp_suite.samples import GUEST_ID, MERCHANT_ACCOUNT, NOW, OTHER_GUEST_ID, a_uuid
 from domain.agreements.agreement import ChargeIndicator
 from domain.billing import AvsResult
-from domain.cards.account import NAMED_AT_PSP, REMOVED, Account
+from domain.cards.account import CLEARED_PSP_IDENTIFIERS, REMOVED, Account
 from domain.centers.configure_payments import LoadedPsp
 from domain.centers.payment_configuration import PaymentConfiguration
 from domain.errors import PaymentAccountNotFound
@@ -153,7 +153,7 @@ def test_postponing_an_expiry_notice_refreshes_the_card_immediately_unless_the_p
 ) -> None:
     account = an_account(**stored)
 
-    put_off = account.notice_put_off(NOW + HOUR, NOW)
+    put_off = account.with_expiry_notice_postponed(NOW + HOUR, NOW)
 
     assert put_off == replace(account, expiry_notice_at=NOW + HOUR, due_at=due_at)
 
@@ -174,7 +174,7 @@ def test_every_field_of_an_account_is_listed_as_kept_or_cleared_by_an_erasure() 
     """Add each new field to one of these sets. `Accounts.blank` and `remove_unreadable` use two."""
     names = {field.name for field in fields(Account)}
 
-    assert names == STAYS | NAMED_AT_PSP.keys() | REMOVED.keys() | {"removed_at"}
+    assert names == STAYS | CLEARED_PSP_IDENTIFIERS.keys() | REMOVED.keys() | {"removed_at"}
 
 
 def test_renewing_an_account_keeps_card_details_that_the_psp_does_not_report_again() -> None:

@@ -13,13 +13,13 @@ import pytest
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.cards.account import READINGS_PER_MINUTE
 from domain.cards.compare_cards import Comparison
-from domain.cards.import_card import IMPORTS_PER_MINUTE, BroughtCard, Fate
+from domain.cards.import_card import IMPORTS_PER_MINUTE, CardToImport, Fate
 from domain.cards.queries import consents_of
 from domain.centers.payment_configuration import CardsPerGuest
 from domain.errors import InvalidField
 from domain.identifiers import CardToken, MerchantAccount, ProviderName, PspAccount
 from domain.psps.card import Card, CardAtPsp, CardList
-from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_brought_card, a_guest, an_account
+from tests.builders import CENTER_ID, OTHER_CENTER_ID, a_card_to_import, a_guest, an_account
 from tests.databases import references_of
 from tests.installation import GOOD_CARD, MERCHANT, MISMATCHING_CARD, OTHER_GOOD_CARD, Installation
 
@@ -27,7 +27,7 @@ FAKE = ProviderName("fake")
 
 
 def brought(installation: Installation, card: Card, **changes: Any) -> Fate:
-    return installation.container.import_card()(a_brought_card(card, **changes))
+    return installation.container.import_card()(a_card_to_import(card, **changes))
 
 
 def test_an_imported_card_has_the_details_that_its_psp_reports(
@@ -59,7 +59,7 @@ def test_an_imported_card_keeps_its_consent(installation: Installation, text: st
     (account,) = installation.accounts()
     with installation.storage.read() as unit:
         (consent,) = consents_of(unit, account)
-    agreed = a_brought_card(account)
+    agreed = a_card_to_import(account)
     assert (consent.version, consent.agreed_at) == (agreed.consent_version, agreed.consented_at)
     assert (consent.language, consent.text) == (language, text)
 
@@ -207,7 +207,7 @@ def test_imports_and_the_worker_share_the_limit_on_calls(installation: Installat
     asked = {"merchant_account": MERCHANT, "asked_at": now}
     installation.add_accounts(*(an_account(number, **asked) for number in range(2)))
     first, second, third = (
-        a_brought_card(installation.card_at_psp(number))
+        a_card_to_import(installation.card_at_psp(number))
         for number in (GOOD_CARD, OTHER_GOOD_CARD, MISMATCHING_CARD)
     )
 
@@ -240,7 +240,7 @@ CELLS = {
     ],
 )
 def test_a_valid_row_of_a_card_import_is_parsed(time: str, expected: datetime) -> None:
-    card = BroughtCard.parse(**{**CELLS, "consented_at": time})
+    card = CardToImport.parse(**{**CELLS, "consented_at": time})
 
     assert (card.consented_at, card.consent_text) == (expected, None)
     assert card.psp_account == PspAccount(FAKE, MerchantAccount("default"))
@@ -262,7 +262,7 @@ def test_the_refusal_of_a_row_of_a_card_import_names_the_invalid_cell(
     more = {"consent_language": "en"} if field == "consent_text" else {}
 
     with pytest.raises(InvalidField) as refused:
-        BroughtCard.parse(**{**CELLS, **more, field: value})
+        CardToImport.parse(**{**CELLS, **more, field: value})
 
     assert refused.value.field == field
     assert "4242" not in refused.value.expected

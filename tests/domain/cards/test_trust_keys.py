@@ -57,7 +57,7 @@ def test_trusting_psp_keys_requires_a_stored_identity(installation: Installation
 
 def test_a_copy_of_the_installation_does_not_trust_its_psp_keys(installation: Installation) -> None:
     with committed(installation.storage) as unit:
-        unit.installations.let_go_of_original(installation.clock.now())
+        unit.installations.detach_from_original(installation.clock.now())
 
     with pytest.raises(InvalidField, match="was stored by this installation"):
         installation.container.trust_keys()(ACCOUNT)

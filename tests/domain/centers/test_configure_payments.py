@@ -132,8 +132,8 @@ def test_another_merchant_account_resets_the_no_show_indicator(installation: Ins
     assert no_show.no_show_indicator
     assert same.no_show_indicator
     assert not other.no_show_indicator
-    assert same.says_no_show(same.psp_account)
-    assert not same.says_no_show(other.psp_account)
+    assert same.may_state_no_show(same.psp_account)
+    assert not same.may_state_no_show(other.psp_account)
 
 
 def test_a_center_cannot_refuse_every_kind_of_card_funding(installation: Installation) -> None:

@@ -13,7 +13,7 @@ import pytest
 from adapters.psp_suite.samples import GUEST_ID, OTHER_GUEST_ID
 from domain.access.token import hash_of
 from domain.desk_links.desk_link import MAX_DESK_LINKS
-from domain.desk_links.find_desk import PROVIDED_TOKENS_LAST, DeskLinkStopped, DeskLinkUnknown
+from domain.desk_links.find_desk import PROVIDED_TOKEN_LIFETIME, DeskLinkStopped, DeskLinkUnknown
 from domain.desk_links.queries import CARD_IS_SHOWN_FOR, Desk, DeskState
 from domain.errors import InvalidField, SessionEnded, TooManyDeskLinks, UserNotAuthorized
 from domain.hosted_payments.link import ClickNeeded
@@ -25,9 +25,9 @@ from tests.databases import committed
 from tests.domain.agreements.bookings import (
     agree,
     guaranteed_card,
+    page_content,
     second_booking,
     takes_agreements,
-    way_back,
 )
 from tests.installation import NO_PREPAID, PREPAID_CARD, REDIRECT_URI, Installation, Trouble
 
@@ -227,7 +227,7 @@ def test_a_desk_link_stops_working_when_its_access_token_is_revoked(
 
 @pytest.mark.parametrize(
     ("token", "lasts"),
-    [(None, timedelta(hours=24)), ("a.json.token", PROVIDED_TOKENS_LAST)],
+    [(None, timedelta(hours=24)), ("a.json.token", PROVIDED_TOKEN_LIFETIME)],
     ids=["own", "of an identity provider"],
 )
 def test_a_desk_link_stops_working_when_its_access_token_expires(
@@ -319,10 +319,10 @@ def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Install
     takes_agreements(installation)
     account = guaranteed_card(installation)
     session = second_booking(installation)
-    assert way_back(installation, session).card == account
+    assert page_content(installation, session).card == account
 
     made(installation, session)
 
-    assert way_back(installation, session).card is None
+    assert page_content(installation, session).card is None
     with pytest.raises(ClickNeeded):
         agree(installation, session, card=account)

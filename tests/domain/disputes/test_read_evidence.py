@@ -11,7 +11,7 @@ from adapters.psp_suite.samples import OTHER_GUEST_ID
 from domain.agreements.agreement import EVIDENCE_KEPT_FOR
 from domain.audit.entry import Action
 from domain.cards.account import Account
-from domain.disputes.evidence import DisputeEvidence, HowEnded, Moment, StatedEnd, WhoseClock
+from domain.disputes.evidence import ClockSource, DisputeEvidence, EndCause, Moment, StatedEnd
 from domain.disputes.read_evidence import GuestWasErased
 from domain.errors import EvidenceKeyMissing, PaymentAccountNotFound, UserNotAuthorized
 from domain.events.event import CardSummary, EventType
@@ -59,10 +59,10 @@ def test_evidence_separates_the_shown_from_what_the_shop_stated(installation: In
     assert (seen.shown.text, seen.shown.button) == (agreement.shown.text, agreement.shown.button)
     assert (seen.shown.language, seen.shown.version) == ("en", agreement.shown.version)
     assert seen.shown.page == "http://127.0.0.1:8000/hosted-payments"
-    assert seen.agreed == Moment(at=agreed_at, clock=WhoseClock.SERVICE)
+    assert seen.agreed == Moment(at=agreed_at, clock=ClockSource.SERVICE)
     assert seen.booking == agreement.terms
-    assert seen.ended == Moment(at=installation.clock.now(), clock=WhoseClock.SERVICE)
-    assert seen.ended_by is HowEnded.SHOP
+    assert seen.ended == Moment(at=installation.clock.now(), clock=ClockSource.SERVICE)
+    assert seen.ended_by is EndCause.SHOP
     stated_at = datetime(2026, 12, 5, 14, tzinfo=UTC)
     assert seen.stated_by_the_shop == StatedEnd(reason="no_show_charged", at=stated_at)
     (of_session,) = found.sessions
@@ -79,7 +79,7 @@ def test_evidence_has_the_general_consent_if_the_box_was_ticked(installation: In
 
     (consent,) = evidence(installation, account).consents
     assert consent.shown.box == agreements(installation, account)[0].shown.keep
-    assert consent.agreed.clock is WhoseClock.SERVICE
+    assert consent.agreed.clock is ClockSource.SERVICE
 
 
 def test_evidence_says_whose_clock_timed_a_consent_at_the_psp(installation: Installation) -> None:
@@ -87,7 +87,7 @@ def test_evidence_says_whose_clock_timed_a_consent_at_the_psp(installation: Inst
 
     found = evidence(installation, account)
     (consent,) = found.consents
-    assert consent.agreed == Moment(at=account.consented_at, clock=WhoseClock.PSP)
+    assert consent.agreed == Moment(at=account.consented_at, clock=ClockSource.PSP)
     assert (consent.shown.page, consent.shown.button) == ("the page of fake", None)
     assert found.agreements == []
 
@@ -112,7 +112,7 @@ def test_evidence_has_bookings_that_used_the_card_on_file(installation: Installa
     found = evidence(installation, account)
     second, used = found.agreements[1], found.sessions[1]
     assert (second.session, second.shown.text) == (session.prefix, shown.text.text)
-    assert second.agreed.clock is WhoseClock.SERVICE
+    assert second.agreed.clock is ClockSource.SERVICE
     assert used.session == session.prefix
     # Nobody typed a card, and no bank authenticated the guest, in this session.
     assert used.card_then is None
@@ -128,7 +128,7 @@ def test_evidence_has_what_the_shop_stated_after_the_booking(installation: Insta
     end(installation, agreement, "no_show_charged")
 
     (seen,) = evidence(installation, account).agreements
-    assert seen.ended_by is HowEnded.BOOKING_OVER
+    assert seen.ended_by is EndCause.BOOKING_OVER
     assert seen.stated_by_the_shop == StatedEnd(reason="no_show_charged", at=None)
 
 
@@ -159,7 +159,7 @@ def test_evidence_is_kept_for_600_days_after_the_last_charge(installation: Insta
     found = evidence(installation, account)
     assert found.card.removed is not None
     assert found.sessions[0].steps
-    assert found.agreements[0].ended_by is HowEnded.SHOP
+    assert found.agreements[0].ended_by is EndCause.SHOP
 
     installation.clock.advance(timedelta(seconds=1))
     forget(installation)
@@ -237,7 +237,7 @@ def test_only_the_operator_reads_evidence_about_an_erased_guest(installation: In
     (seen,) = found.agreements
     assert seen.booking.reference == ""
     assert seen.shown.text
-    assert seen.ended_by is HowEnded.ERASURE
+    assert seen.ended_by is EndCause.ERASURE
     (noted,) = audit_trail(installation.storage, about=account.account_id)
     assert (noted.action, noted.details) == (Action.EVIDENCE_SHOWN, {"after_erasure": "yes"})
 

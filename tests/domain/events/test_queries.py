@@ -61,7 +61,7 @@ def test_listing_events_continues_after_the_readers_position(installation: Insta
 def test_events_that_a_filter_skips_still_advance_the_position(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "LOOKED_AT", 1)
+    monkeypatch.setattr(queries, "MAX_EXAMINED", 1)
     installation.removed_card()
     nothing = read(installation, types=["account.removed"])
     assert nothing.events == []

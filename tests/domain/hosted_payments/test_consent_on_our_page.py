@@ -11,7 +11,7 @@ import pytest
 
 from adapters.psp_suite.samples import GUEST_ID
 from domain.consents.given_consent import GivenConsent
-from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.find_page_content import PageContent
 from domain.hosted_payments.link import ClickNeeded
 from domain.psps.hosted_page import Consent
 from domain.psps.payment_provider import ProviderUnavailable
@@ -27,10 +27,10 @@ PHONE, SCANNER = "the secret of a phone", "the secret of a scanner of mails"
 pytestmark = pytest.mark.installed(capabilities={"shows_consent": False, "max_consent_length": 0})
 
 
-def way_back(
+def page_content(
     installation: Installation, session: CardSession, *accepted: str, browser: str | None = None
-) -> WayBack:
-    found = installation.container.find_way_back()(
+) -> PageContent:
+    found = installation.container.find_page_content()(
         key=session.link_key, browser=browser, accepted=accepted
     )
     assert found is not None
@@ -39,7 +39,7 @@ def way_back(
 
 def shown(installation: Installation, session: CardSession, *accepted: str) -> Consent:
     """Return what our page asks the guest to agree to."""
-    consent = way_back(installation, session, *accepted).consent
+    consent = page_content(installation, session, *accepted).consent
     assert consent is not None
     return consent
 
@@ -121,7 +121,7 @@ def test_the_guest_has_to_agree_once_in_each_browser(installation: Installation)
     for browser in (None, PHONE):
         with pytest.raises(ClickNeeded):
             installation.use_cases.open_hosted_page(key=session.link_key, browser=browser)
-        assert way_back(installation, session, browser=browser).consent == a_shipped_consent()
+        assert page_content(installation, session, browser=browser).consent == a_shipped_consent()
 
     assert agree(installation, session) == address
     agreed_at = installation.clock.now()
@@ -130,7 +130,7 @@ def test_the_guest_has_to_agree_once_in_each_browser(installation: Installation)
     again = [reopen(installation, session), click(installation, session, a_shipped_consent())]
     assert again == [address, address]
     assert installation.session(session.token_id).current_attempt.agreed_at == agreed_at
-    assert way_back(installation, session, browser=PHONE).consent is None
+    assert page_content(installation, session, browser=PHONE).consent is None
 
 
 def test_the_stored_consent_does_not_identify_the_browser(installation: Installation) -> None:
@@ -276,7 +276,7 @@ def test_the_psps_page_is_in_the_language_of_the_agreed_text(installation: Insta
 
     click(installation, session, read, "de")
     assert installation.session(session.token_id).current_attempt.request.language == "de"
-    assert way_back(installation, session, "fr").language == "de"
+    assert page_content(installation, session, "fr").language == "de"
 
 
 @pytest.mark.installed(

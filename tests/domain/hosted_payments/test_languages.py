@@ -8,7 +8,7 @@ import pytest
 
 from domain.centers.center import MAX_NAME_LENGTH
 from domain.consents.consent_text import MAX_TEXT_LENGTH
-from domain.hosted_payments.find_way_back import WayBack
+from domain.hosted_payments.find_page_content import PageContent
 from domain.identifiers import ProviderName
 from domain.psps.hosted_page import Consent
 from domain.sessions.polling import ASK_AGAIN_AFTER
@@ -40,8 +40,8 @@ def language(installation: Installation, locale: str | None = None, *accepted: s
     return consent.language
 
 
-def way_back(installation: Installation, session: CardSession, *accepted: str) -> WayBack:
-    found = installation.container.find_way_back()(key=session.link_key, accepted=accepted)
+def page_content(installation: Installation, session: CardSession, *accepted: str) -> PageContent:
+    found = installation.container.find_page_content()(key=session.link_key, accepted=accepted)
     assert found is not None
     return found
 
@@ -84,8 +84,8 @@ def test_a_language_that_the_psps_page_lacks_is_not_used(installation: Installat
     session = installation.add_card(locale="ar")
     german = installation.add_card(locale="de")
 
-    assert way_back(installation, session).language == "en"
-    assert way_back(installation, german).language == "de"
+    assert page_content(installation, session).language == "en"
+    assert page_content(installation, german).language == "de"
     installation.configure()
     assert language(installation, "ar") == "ar"
 
@@ -111,7 +111,7 @@ def test_a_hosted_page_keeps_its_language(installation: Installation) -> None:
     installation.use_cases.open_hosted_page(key=session.link_key, accepted=["fr"])
 
     assert installation.session(session.token_id).current_attempt.request.consent == consent
-    assert way_back(installation, session, "fr").language == "de"
+    assert page_content(installation, session, "fr").language == "de"
     installation.clock.advance(ASK_AGAIN_AFTER)
     installation.type_card_and_return(session)
     (account,) = installation.accounts()
@@ -130,21 +130,21 @@ def test_our_own_pages_are_in_the_same_language_as_the_hosted_page(
     installation.has_guest(a_guest(language="fr"))
     session = installation.add_card(locale=locale)
 
-    found = way_back(installation, session, "it", "de")
+    found = page_content(installation, session, "it", "de")
 
     assert (found.language, found.negotiated) == (expected, negotiated)
     installation.use_cases.open_hosted_page(key=session.link_key, accepted=["it", "de"])
-    assert way_back(installation, session, "fr") == replace(found, negotiated=False)
+    assert page_content(installation, session, "fr") == replace(found, negotiated=False)
 
 
 def test_our_own_pages_work_without_a_guest_a_center_or_a_psp(installation: Installation) -> None:
     switch_on(installation, "de")
     session = installation.add_card(locale="de")
     installation.loses("guests")
-    assert way_back(installation, session).language == "de"
+    assert page_content(installation, session).language == "de"
 
     installation.loses("centers")
-    without_psp = replace(installation.container.find_way_back(), psps={})
+    without_psp = replace(installation.container.find_page_content(), psps={})
     found = without_psp(key=session.link_key)
 
     assert found is not None

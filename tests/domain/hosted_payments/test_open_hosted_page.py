@@ -9,7 +9,7 @@ import pytest
 
 from adapters.psp_suite.concurrency import at_once
 from adapters.psp_suite.samples import GUEST_ID, a_uuid
-from domain.hosted_payments.link import UPGRADES_TAKE, FormNeeded, LinkExpired, LinkUnknown
+from domain.hosted_payments.link import MAX_UPGRADE_DURATION, FormNeeded, LinkExpired, LinkUnknown
 from domain.hosted_payments.open_hosted_page import PageUnderWay
 from domain.identifiers import AccountId
 from domain.permissions import Permission
@@ -171,21 +171,23 @@ def test_a_link_works_even_if_punctuation_surrounds_its_key(
 def test_only_sessions_of_an_earlier_release_open_without_a_key(installation: Installation) -> None:
     session = installation.add_card()
     open_page = installation.use_cases.open_hosted_page
-    way_back = installation.container.find_way_back()
+    page_content = installation.container.find_page_content()
     for key in ("", None, session.token_id, "a" * 26):
         with pytest.raises(LinkUnknown):
             open_page(key=key, token_id=session.token_id)
-        assert way_back(key=key, token_id=session.token_id) is None
+        assert page_content(key=key, token_id=session.token_id) is None
 
     change_by_hand(installation.storage, "UPDATE card_sessions SET link_key = NULL")
 
     for token_id in (session.token_id, f"\u201e{session.token_id.upper()}\u201c"):
         address = open_page(key="", token_id=token_id)
         assert address == open_page(key=None, token_id=session.token_id)
-    assert way_back(key="", token_id=session.token_id) is not None
+    assert page_content(key="", token_id=session.token_id) is not None
 
 
-@pytest.mark.parametrize(("ago", "opens"), [(UPGRADES_TAKE, False), (UPGRADES_TAKE / 2, True)])
+@pytest.mark.parametrize(
+    ("ago", "opens"), [(MAX_UPGRADE_DURATION, False), (MAX_UPGRADE_DURATION / 2, True)]
+)
 def test_a_link_without_a_key_opens_a_session_that_was_started_during_an_upgrade(
     installation: Installation, ago: timedelta, opens: bool
 ) -> None:

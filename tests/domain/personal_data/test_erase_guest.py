@@ -22,7 +22,7 @@ from domain.events.note_event import NoteEvent
 from domain.guests.guest import Guest
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.personal_data import blank, finish_erasures
-from domain.personal_data.erasure import REQUESTS_END_WITHIN
+from domain.personal_data.erasure import MAX_REQUEST_DURATION
 from domain.personal_data.finish_erasures import MAX_PER_CALL, FinishErasures
 from domain.psps.hosted_page import HostedPage, HostedPageRequest, Outcome
 from domain.psps.payment_provider import UNKNOWN_FOR, ProviderRefused, ProviderUnavailable
@@ -288,7 +288,7 @@ def test_an_erasure_waits_for_requests_that_may_store_data(installation: Install
     installation.erase_guest()
     installation.reconcile()
     finish_erasures = installation.container.finish_erasures()
-    for wait in (timedelta(0), REQUESTS_END_WITHIN - timedelta(seconds=1)):
+    for wait in (timedelta(0), MAX_REQUEST_DURATION - timedelta(seconds=1)):
         installation.clock.advance(wait)
         finish_erasures()
         assert not is_done(installation)
@@ -404,7 +404,7 @@ def test_an_erasure_waits_for_a_reader_that_sees_the_old_data(installation: Inst
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM guests").fetchone()
         installation.has_guest(a_guest(id=OTHER_GUEST_ID))
-        installation.clock.advance(REQUESTS_END_WITHIN)
+        installation.clock.advance(MAX_REQUEST_DURATION)
         finish_erasures()
         assert not is_done(installation)
     # Nobody has refused, so the next look is soon.
@@ -552,7 +552,7 @@ def erase_many(installation: Installation, number_of_guests: int) -> list[GuestI
 def left(installation: Installation) -> int:
     """Return the number of erasures that are not done."""
     with installation.storage.read() as unit:
-        return unit.erasures.count_left().items
+        return unit.erasures.count_unfinished().items
 
 
 def test_erasures_are_finished_in_small_batches(installation: Installation) -> None:
@@ -637,19 +637,19 @@ def test_an_erasure_that_two_processes_finish_concurrently_is_logged_as_done_onc
     assert [line["event"] for line in lines] == ["guest_erased_everywhere"]
 
 
-@pytest.mark.parametrize("brought_back", [[GUEST], []], ids=["with the guest", "without"])
+@pytest.mark.parametrize("guests_not_erased", [[GUEST], []], ids=["with the guest", "without"])
 def test_an_erasure_is_repeated_after_a_backup_was_restored(
-    installation: Installation, brought_back: list[Guest]
+    installation: Installation, guests_not_erased: list[Guest]
 ) -> None:
     installation.erase_guest()
     installation.loses("erasures")
-    for guest in brought_back:
+    for guest in guests_not_erased:
         installation.has_guest(guest)
 
     erase_guest = installation.container.erase_guest()
-    assert erase_guest.brought_back() == [guest.id for guest in brought_back]
-    assert erase_guest.again() == [GUEST_ID]
-    assert (erase_guest.brought_back(), erase_guest.again()) == ([], [])
+    assert erase_guest.guests_not_erased() == [guest.id for guest in guests_not_erased]
+    assert erase_guest.repeat_from_file() == [GUEST_ID]
+    assert (erase_guest.guests_not_erased(), erase_guest.repeat_from_file()) == ([], [])
     assert finish(installation)
 
 
@@ -662,7 +662,7 @@ def test_an_older_database_deletes_psp_customers_of_the_file(installation: Insta
     forgotten: list[tuple[MerchantAccount, GuestReference]] = []
     installation.provider.forget_guest = lambda *it: forgotten.append(it)
 
-    installation.container.erase_guest().again()
+    installation.container.erase_guest().repeat_from_file()
 
     assert finish(installation)
     assert set(forgotten) == {(MERCHANT, account.guest_reference)}
@@ -696,7 +696,7 @@ def test_only_the_guest_id_is_read_from_a_hand_edited_line_of_the_erasure_file(
 ) -> None:
     (tmp_path / "erasures.txt").write_text(f"{GUEST_ID} {words}\n")
 
-    assert installation.container.erase_guest().again() == [GUEST_ID]
+    assert installation.container.erase_guest().repeat_from_file() == [GUEST_ID]
     assert references_of(installation.storage, GUEST_ID) == []
 
 

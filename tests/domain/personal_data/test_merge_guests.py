@@ -27,7 +27,7 @@ from domain.guests.put_guest import put_unless_erased
 from domain.identifiers import GuestId, GuestReference, MerchantAccount
 from domain.permissions import Permission
 from domain.personal_data.blank import end_and_blank
-from domain.personal_data.erasure import REQUESTS_END_WITHIN
+from domain.personal_data.erasure import MAX_REQUEST_DURATION
 from domain.sessions.end import SessionStatus
 from domain.storage import RecordUnreadable
 from tests.builders import (
@@ -415,7 +415,7 @@ def test_records_stored_late_for_a_merged_guest_are_moved(installation: Installa
     session = installation.add_card()
     installation.put_session(replace(session, guest_id=GOES))
     installation.has_guest(a_guest(id=GOES))
-    installation.clock.advance(REQUESTS_END_WITHIN)
+    installation.clock.advance(MAX_REQUEST_DURATION)
     installation.container.finish_erasures()()
 
     assert installation.session(session.token_id).guest_id == STAYS
@@ -460,11 +460,11 @@ class TestMergesInARestoredBackup:
         installation.put_account(account)
         restore_a_backup_from_before(installation)
         erase_guest = installation.container.erase_guest()
-        assert erase_guest.brought_back() == [GOES]
+        assert erase_guest.guests_not_erased() == [GOES]
 
-        assert erase_guest.again() == [GOES]
-        assert erase_guest.brought_back() == []
-        assert erase_guest.again() == []
+        assert erase_guest.repeat_from_file() == [GOES]
+        assert erase_guest.guests_not_erased() == []
+        assert erase_guest.repeat_from_file() == []
         finish(installation)
         assert ids(installation.accounts()) == [account.account_id]
         assert installation.tokens_at_psp() == {account.token}
@@ -481,7 +481,7 @@ class TestMergesInARestoredBackup:
             change_by_hand(installation.storage, f"DELETE FROM erasures WHERE guest_id = '{each}'")
             installation.has_guest(a_guest(id=each))
 
-        assert installation.container.erase_guest().again() == lost
+        assert installation.container.erase_guest().repeat_from_file() == lost
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
     def test_a_restored_guest_is_erased_with_the_other(self, installation: Installation) -> None:
@@ -491,7 +491,7 @@ class TestMergesInARestoredBackup:
         installation.put_account(account)
         restore_a_backup_from_before(installation)
 
-        installation.container.erase_guest().again()
+        installation.container.erase_guest().repeat_from_file()
         finish(installation)
         assert installation.accounts(GOES) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
@@ -512,8 +512,8 @@ class TestMergesInARestoredBackup:
         file = installation.container.erasure_file()
         file.note(GOES, installation.clock.now() - DAY, (), merged_into=STAYS)
         erase_guest = installation.container.erase_guest()
-        assert erase_guest.again() == [GOES]
-        assert erase_guest.brought_back() == []
+        assert erase_guest.repeat_from_file() == [GOES]
+        assert erase_guest.guests_not_erased() == []
         assert ids(installation.accounts(GOES)) == [account.account_id]
         assert file.merged() == {STAYS: GOES}
 
@@ -549,8 +549,8 @@ class TestMergesInARestoredBackup:
         change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
         erase_guest = installation.container.erase_guest()
         with pytest.raises(RecordUnreadable):
-            erase_guest.again()
-        assert erase_guest.brought_back() == [GOES]
+            erase_guest.repeat_from_file()
+        assert erase_guest.guests_not_erased() == [GOES]
 
     def test_an_erased_guest_stays_in_the_file(self, installation: Installation) -> None:
         file = installation.container.erasure_file()
@@ -568,7 +568,7 @@ class TestMergesInARestoredBackup:
         merge(installation)
         session = installation.add_card()
         installation.put_session(replace(session, guest_id=GOES))
-        installation.clock.advance(REQUESTS_END_WITHIN)
+        installation.clock.advance(MAX_REQUEST_DURATION)
         with pytest.raises(ServiceUnavailable):
             installation.container.finish_erasures()()
         assert installation.session(session.token_id).guest_id == STAYS
@@ -595,7 +595,7 @@ class TestMergesInARestoredBackup:
         for table in ("payment_accounts", "card_sessions", "former_guest_references"):
             installation.loses(table)
         restore_a_backup_from_before(installation)
-        installation.container.erase_guest().again()
+        installation.container.erase_guest().repeat_from_file()
         assert {each for _, each in references_of(installation.storage, STAYS)} == references
 
     def test_a_truncated_line_about_a_merge_does_not_erase_the_remaining_guest(
@@ -615,7 +615,7 @@ def test_an_earlier_release_does_not_delete_merged_cards(installation: Installat
     account = installation.stored_card(guest_id=GOES)
     merge(installation)
     # What 0.2.0 does with each row of `erasures`, whatever the new column says.
-    installation.clock.advance(REQUESTS_END_WITHIN)
+    installation.clock.advance(MAX_REQUEST_DURATION)
     with committed(installation.storage) as unit:
         assert unit.guest_references.of(GOES) == []
         erasure = unit.erasures.get(GOES)

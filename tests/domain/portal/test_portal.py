@@ -32,7 +32,7 @@ from domain.identifiers import CenterId, find_link_key
 from domain.permissions import Caller, Permission
 from domain.portal.change_card import CardChange
 from domain.portal.find_portal import PortalEnded, PortalExpired, PortalUnknown
-from domain.portal.portal_session import KEPT_FOR, MAX_PORTAL_SESSIONS, MAX_VISITS, VISITS_LAST
+from domain.portal.portal_session import KEPT_FOR, MAX_PORTAL_SESSIONS, MAX_VISITS, VISIT_LIFETIME
 from domain.portal.queries import Portal, PortalCard, Replacing
 from domain.sessions.end import SessionStatus
 from domain.sessions.session import CardSession
@@ -46,10 +46,10 @@ from tests.domain.agreements.bookings import (
     end,
     guaranteed,
     guaranteed_card,
+    page_content,
     second_booking,
     started,
     takes_agreements,
-    way_back,
 )
 from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, PREPAID_CARD, Installation
 
@@ -206,7 +206,7 @@ def test_a_portal_link_works_repeatedly_until_it_expires(
 
 def test_a_visit_to_the_portal_lasts_an_hour(installation: Installation) -> None:
     cookie = entered(installation)
-    installation.clock.advance(VISITS_LAST - timedelta(seconds=1))
+    installation.clock.advance(VISIT_LIFETIME - timedelta(seconds=1))
     page_of(installation, cookie)
 
     installation.clock.advance(timedelta(seconds=1))
@@ -413,11 +413,11 @@ def test_a_removed_card_that_still_guarantees_a_booking_is_not_offered_for_anoth
 ) -> None:
     account = guaranteed_card(installation, keeps=keeps)
     other = second_booking(installation)
-    assert way_back(installation, other).card == account
+    assert page_content(installation, other).card == account
 
     change(installation, entered(installation), account, CardChange.REMOVE)
 
-    assert way_back(installation, other).card is None
+    assert page_content(installation, other).card is None
     (stays,) = installation.accounts()
     with pytest.raises(ClickNeeded):
         agree(installation, other, card=stays)
@@ -608,7 +608,7 @@ def test_replacing_a_card_means_agreeing_again_to_its_bookings(installation: Ins
     former = agreements(installation, account)
     cookie = entered(installation)
     session = replacing(installation, cookie, account)
-    page = way_back(installation, session)
+    page = page_content(installation, session)
     assert page.replaces == installation.account(account.account_id)
     shown = page.agreement
     assert shown is not None

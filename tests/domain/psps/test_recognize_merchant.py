@@ -55,7 +55,7 @@ def test_a_copy_of_the_installation_refuses_psp_keys_that_belong_to_the_original
     recognize(PSP, SPA, "acct_1 live")
     with committed(installation.storage) as unit:
         unit.installations.put(InstalledCopy(is_copy=True))
-        unit.installations.let_go_of_original(installation.clock.now())
+        unit.installations.detach_from_original(installation.clock.now())
 
     own = MerchantAccount("own")
     for account in (SPA, own):

@@ -14,7 +14,7 @@ from domain.identifiers import GuestReference
 from domain.psps.hosted_page import HostedPageRequest, PageAttempt
 from domain.sessions.end import SessionStatus
 from domain.sessions.polling import ANSWERED_WITHIN
-from domain.sessions.session import NEEDED_UNTIL_OVER, TELLS_OF_THE_GUEST, CardSession, Replacement
+from domain.sessions.session import CLEARED_BY_ERASURE, CLEARED_WHEN_OVER, CardSession, Replacement
 from tests.builders import a_page, a_session, an_account, an_attempt, terms_of_a_booking
 
 TELLS_WHAT_HAPPENED: Final = {
@@ -47,7 +47,7 @@ def test_every_field_of_a_session_is_listed_as_kept_or_cleared_by_an_erasure() -
 
     names = {field.name for field in fields(CardSession)}
     changed = {name for name in names if getattr(session, name) != getattr(blank, name)}
-    assert changed == {*TELLS_OF_THE_GUEST, *NEEDED_UNTIL_OVER, "attempt"}
+    assert changed == {*CLEARED_BY_ERASURE, *CLEARED_WHEN_OVER, "attempt"}
     assert names - changed == TELLS_WHAT_HAPPENED
 
 

@@ -59,7 +59,7 @@ def erasure_of(installation: Installation) -> Erasure:
 
 def discards(installation: Installation) -> list[Discard]:
     with installation.storage.read() as unit:
-        left = unit.discards.left_at_psp(ACCOUNT)
+        left = unit.discards.pending_at_psp(ACCOUNT)
         found = [unit.discards.get(*ACCOUNT, token) for token in left]
     return [each for each in found if each is not None]
 

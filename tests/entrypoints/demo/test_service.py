@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from adapters.fake_psp.database import PspUnavailable
 from adapters.psp_suite.clock import SettableClock
 from adapters.psp_suite.ids import SeededIds
-from domain.identifiers import SHOWN_OF_TOKENS, TokenId
+from domain.identifiers import TOKEN_PREFIX_LENGTH, TokenId
 from domain.psps.hosted_page import HostedPageRequest
 from entrypoints.demo.service import HANG, Fault, FaultyPsp
 from tests.adapters.fake_psp.conftest import BASE_URL, card_entry, hosted_page_request
@@ -54,7 +54,7 @@ def collected(psp: FaultyPsp, session: int) -> str:
 
 def shown(session: int) -> str:
     """Return the part of this session's token that logs show."""
-    return a_request(session).token_id[:SHOWN_OF_TOKENS]
+    return a_request(session).token_id[:TOKEN_PREFIX_LENGTH]
 
 
 def test_the_fault_switch_kill_kills_the_demo_service_when_it_asks_the_psp_about_the_card(

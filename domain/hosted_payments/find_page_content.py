@@ -23,7 +23,7 @@ from domain.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayBack:
+class PageContent:
     """The content of cardonfile's own page for a session.
 
     The way back:
@@ -73,7 +73,7 @@ class WayBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindWayBack:
+class FindPageContent:
     """Use case: find the content of cardonfile's own page for a session.
 
     Changes nothing. Raises ServiceUnavailable.
@@ -94,7 +94,7 @@ class FindWayBack:
         browser: str | None = None,
         another_card: bool = False,
         accepted: Sequence[str] = (),
-    ) -> WayBack | None:
+    ) -> PageContent | None:
         """Return the content of the page, or None if no session has this link.
 
         The other parameters have the same meaning as in OpenHostedPage. `another_card` means that
@@ -127,7 +127,7 @@ class FindWayBack:
         is_shown = session.shows_guest and session.may_have_details(now)
         shown = guest if is_asked_for and is_shown else None
         psp = self.psps.get(provider)
-        return WayBack(
+        return PageContent(
             redirect_uri=session.redirect_uri,
             cancel_uri=self.links.cancel_uri(session.token_id),
             center_name=center.name if center else None,
