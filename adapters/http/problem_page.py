@@ -64,7 +64,7 @@ def show_problem(
 ) -> None:
     """Respond with a page about a problem.
 
-    With `page_content`, the page shows the center's name and a link back to the shop.
+    If `page_content` is given, the page shows the center's name and a link back to the shop.
     """
     show_page(req, resp, "problem.html", page_content, problem=problem)
     resp.status = problem.status

@@ -110,7 +110,7 @@ class Agreement:
 def count_open(
     agreements: Iterable[Agreement], now: datetime, *, except_for: Collection[AgreementId | None]
 ) -> int:
-    """Return how many agreements are open, without counting those whose ids are in `except_for`.
+    """Return the number of open agreements, except for the ids in `except_for`.
 
     The agreements in `except_for` will be replaced.
     """
@@ -181,7 +181,7 @@ class Agreements(Protocol):
         ...
 
     def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move all agreements of a guest to another guest.
+        """Move all agreements of the guest `goes` to the guest `stays`.
 
         References of bookings are moved too, except those that `stays` already has.
         """

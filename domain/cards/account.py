@@ -40,10 +40,11 @@ READ_LEASE: Final = timedelta(hours=1)
 use up the limit READINGS_PER_MINUTE.
 """
 MIN_REFUSAL_INTERVAL: Final = timedelta(days=3, hours=12)
-REFUSALS_UNTIL_UNKNOWN: Final = 3
-"""The number of counted refusals after which a card is taken to be gone. Counted refusals are at
-least MIN_REFUSAL_INTERVAL apart.
+"""The minimum time between two counted refusals. A refusal is a reading at which the PSP does not
+know the card.
 """
+REFUSALS_UNTIL_UNKNOWN: Final = 3
+"""The number of counted refusals after which a card is unknown, and may be removed."""
 REMOVED: Final[dict[str, Any]] = {
     "due_at": None,
     "unanswered_since": None,
@@ -241,7 +242,7 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the PSP did not know the card at three readings within a week or longer."""
+        """Whether the PSP did not know the card at REFUSALS_UNTIL_UNKNOWN counted readings."""
         return self.refusals >= REFUSALS_UNTIL_UNKNOWN
 
     def waiting(self, now: datetime) -> Account:
@@ -266,7 +267,7 @@ class Account(Card, WorkAtPsp):
         return replace(self, expiry_notice_at=until, due_at=due_at)
 
     def after_expiry_notice(self, now: datetime) -> Account:
-        """Return this account after its expiry notice.
+        """Return this account with the next expiry notice scheduled.
 
         If the account waits for a reading, that reading is before the next notice.
         """
@@ -377,7 +378,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move a guest's removed accounts to another guest.
+        """Move the removed accounts of the guest `goes` to the guest `stays`.
 
         The caller has already moved each active account.
         """
@@ -493,7 +494,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def blank(self, guest_id: GuestId) -> None:
-        """Clear the fields CLEARED_PSP_IDENTIFIERS in the guest's removed accounts."""
+        """Apply CLEARED_PSP_IDENTIFIERS to the guest's removed accounts."""
         ...
 
     def forget(self, *, before: datetime) -> int:

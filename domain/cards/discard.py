@@ -89,9 +89,9 @@ class Discard(WorkAtPsp):
         return self.done_at is not None and collected_at <= self.done_at
 
     def invalidates(self, collected_at: datetime) -> bool:
-        """Return whether a card that was collected at `collected_at` is lost by this discard.
+        """Return whether this discard invalidates a card that was collected at `collected_at`.
 
-        It is lost if the discard began, or was done, at that time or later.
+        It invalidates the card if it began, or was done, at that time or later.
         """
         has_begun = self.begun_at is not None and collected_at <= self.begun_at
         return has_begun or self.was_done_after(collected_at)

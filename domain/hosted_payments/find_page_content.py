@@ -1,4 +1,4 @@
-"""Find the content of cardonfile's own pages: the way back to the shop, and the page that follows."""
+"""Find the content of the pages that cardonfile shows to a guest about a session."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from domain.storage import Storage
 class PageContent:
     """The content of cardonfile's own page for a session.
 
-    The way back:
+    The links back to the shop:
 
     - `redirect_uri` is the stored address of the shop. `cancel_uri` leads there too, and records
       that the guest left.
     - `center_name` is None if the center is no longer stored.
 
-    The page that follows:
+    The PSP's page, which the guest opens next:
 
     - `psp_name` and `psp_host` are the name and the host of the PSP's page. `psp_name` is None if
       the PSP does not state it.

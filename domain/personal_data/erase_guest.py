@@ -63,7 +63,8 @@ class EraseGuest:
     def guests_not_erased(self) -> list[GuestId]:
         """Return the guests in `file` who are in the database, but neither erased nor merged there.
 
-        There can be such guests after a backup was restored.
+        There can be such guests after a backup was restored, or after a process was killed during
+        an erasure.
         """
         with self.storage.read() as unit:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]

@@ -48,7 +48,7 @@ class EarlierPage:
         )
 
     def due_for_check(self, now: datetime) -> EarlierPage:
-        """Return the page after a webhook about it. The PSP must now be asked about the page."""
+        """Return the page as due for a check, so that the PSP is asked about the page."""
         return replace(self, told_at=now)
 
     def answered(self, reported: Reported, now: datetime) -> EarlierPage:

@@ -271,7 +271,7 @@ class PolledSession(EndingSession):
         return replace(self, due_at=now)
 
     def due_when_allowed(self, now: datetime) -> Self:
-        """Return the session as due at the time when a browser's question would be allowed.
+        """Return the session as due as soon as a browser may cause a question to the PSP.
 
         Anybody can cause this, so it must not cause more questions than a browser could.
         """

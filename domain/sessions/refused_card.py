@@ -69,7 +69,10 @@ class RefusedCards(Protocol):
         ...
 
     def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move the refused cards of a guest to another guest, so that they are counted together."""
+        """Move the refused cards of the guest `goes` to the guest `stays`.
+
+        The cards of both guests are then counted together.
+        """
         ...
 
     def reached(

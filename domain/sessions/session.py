@@ -382,7 +382,7 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move all sessions of a guest to another guest.
+        """Move all sessions of the guest `goes` to the guest `stays`.
 
         The requests of pages keep the former guest.
         """
