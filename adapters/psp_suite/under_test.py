@@ -460,8 +460,8 @@ class PspUnderTest(ABC):
         """
 
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
-        """Return a correctly signed webhook to MAIN that is meant for the addressee `whom`.
+        """Return a correctly signed webhook that is sent to MAIN but meant for another addressee.
 
-        `whom` is one of `misdirected`. Override this method if `misdirected` is not empty.
+        The addressee is one of `misdirected`. Override this method if `misdirected` is not empty.
         """
         raise NotImplementedError  # the suite calls it for each of `misdirected`

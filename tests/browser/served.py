@@ -24,7 +24,9 @@ from tests.programs import free_port
 
 ADDRESS: Final = {"address": "Hauptstr. 1", "country_code": "DE", "zipcode": "10115"}
 SHOP: Final = "/back"
-"""Nothing is there but a page that says so. It names an icon, so no browser asks for another."""
+"""A path without a page. The service answers with an error page that names an icon, so that no
+browser asks for another icon.
+"""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -83,6 +85,7 @@ def link(served: Installation, session: CardSession) -> str:
     return address_of(served, f"/hosted-payments?{urlencode({'key': session.link_key})}")
 
 
+# Any: `changes` are fields of AddCardRequest, here and below.
 def started(served: Installation, locale: str = "en", **changes: Any) -> CardSession:
     """Start a session. The guest comes back to `SHOP`."""
     request = {"redirect_uri": address_of(served, SHOP), "billing_info": ADDRESS, **changes}

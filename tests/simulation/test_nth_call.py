@@ -1083,7 +1083,7 @@ def test_the_next_attempt_completes_the_work_no_matter_which_call_failed(
             trials.make(fault, number)
 
 
-def test_no_unit_of_work_continues_after_an_error_of_the_storage() -> None:
+def test_a_unit_of_work_does_not_continue_after_an_error_of_the_storage() -> None:
     """So it is enough if the last call of a unit fails."""
     wide = r"(?:ServiceUnavailable|Refusal|(?:Base)?Exception)"
     handles = re.compile(rf"\b(?:except |suppress)(?:\([^)]*)?\b{wide}\b")

@@ -135,7 +135,7 @@ TYPES: Final = {
 """Every type, with its code and its message if that is fixed. Clients rely on each: none changes."""
 
 
-def test_no_type_or_code_or_message_of_an_error_changes() -> None:
+def test_the_type_code_and_message_of_each_error_do_not_change() -> None:
     every = [
         (refusal.type, (refusal.code, getattr(refusal, "message", None)))
         for module in (domain.errors, adapters.http.errors)

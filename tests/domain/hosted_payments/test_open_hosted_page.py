@@ -348,7 +348,7 @@ def test_only_one_of_two_concurrent_tabs_calls_the_psp(installation: Installatio
 
 
 def guest_at_psp(installation: Installation, **changes: Any) -> str:
-    """Return the PSP's customer to whom the page of a new session belongs."""
+    """Start a session, open its page, and return the page's customer at the PSP."""
     page = installation.opened_session(**changes).current_attempt.page
     assert page is not None
     return page.guest_reference
