@@ -93,7 +93,7 @@ class TextErasureFile(ErasureFile):
 
     @override
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the merged guests in the file, each with the guest who stayed. Raises OSError."""
+        """Return the merged guests in the file, each with the remaining guest. Raises OSError."""
         return {guest_id: line.into for guest_id, line in self._read().items() if line.into}
 
     def _read(self) -> Mapping[GuestId, _Line]:
@@ -112,11 +112,11 @@ class TextErasureFile(ErasureFile):
             if known is not None and known.into == line.into:
                 line = line._replace(references=[*known.references, *line.references])
             found[line.guest_id] = line
-            stays = found.get(line.into) if line.into else None
-            if stays is not None and stays.into and stays.at < line.at:
+            remaining = found.get(line.into) if line.into else None
+            if remaining is not None and remaining.into and remaining.at < line.at:
                 # A guest who was merged earlier stays in this merge, so the database has lost the
                 # first merge.
-                del found[stays.guest_id]
+                del found[remaining.guest_id]
         return found
 
 

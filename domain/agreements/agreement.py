@@ -180,10 +180,10 @@ class Agreements(Protocol):
         """Move all agreements of an account to another account of the same card."""
         ...
 
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move all agreements of the guest `goes` to the guest `stays`.
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        """Move all agreements of the guest `merged` to the guest `remaining`.
 
-        References of bookings are moved too, except those that `stays` already has.
+        References of bookings are moved too, except those that `remaining` already has.
         """
         ...
 

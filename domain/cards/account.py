@@ -377,8 +377,8 @@ class Accounts(WorkAtPsps, Protocol):
         """
         ...
 
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move the removed accounts of the guest `goes` to the guest `stays`.
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        """Move the removed accounts of the guest `merged` to the guest `remaining`.
 
         The caller has already moved each active account.
         """

@@ -18,17 +18,17 @@ from domain.storage import UnitOfWork, WriteUnit
 
 
 def join_accounts(
-    unit: WriteUnit, note_event: NoteEvent, stays: Account, goes: Account, now: datetime
+    unit: WriteUnit, note_event: NoteEvent, remaining: Account, duplicate: Account, now: datetime
 ) -> Account:
-    """Move the agreements and consents of `goes` to `stays`, and remove `goes`; return `stays`.
+    """Move the agreements and consents of `duplicate` to `remaining`, and remove `duplicate`.
 
-    The remaining account is kept on file as long as either account would have been. A withdrawal
+    The account `remaining` is kept on file as long as either account would have been. A withdrawal
     from one account applies to both. Unless the guest gave a general consent after the withdrawal,
-    the card is kept only for the running agreements. The caller has locked both accounts, and
-    commits the unit. Raises RecordUnreadable.
+    the card is kept only for the running agreements. Returns the account `remaining` as stored. The
+    caller has locked both accounts, and commits the unit. Raises RecordUnreadable.
     """
-    kept, removed = _joined_account(unit, stays, goes, now), goes.removed(now)
-    # `goes` is removed first, because the storage refuses two active accounts with the same card.
+    kept, removed = _joined_account(unit, remaining, duplicate, now), duplicate.removed(now)
+    # The storage refuses two active accounts with the same card, so `duplicate` is removed first.
     unit.accounts.update(removed)
     unit.accounts.update(kept)
     unit.agreements.move(removed.account_id, kept.account_id)
@@ -40,15 +40,17 @@ def join_accounts(
     return kept
 
 
-def _joined_account(unit: UnitOfWork, stays: Account, goes: Account, now: datetime) -> Account:
-    withdrawn_at = max(filter(None, (stays.withdrawn_at, goes.withdrawn_at)), default=None)
+def _joined_account(
+    unit: UnitOfWork, remaining: Account, duplicate: Account, now: datetime
+) -> Account:
+    withdrawn_at = max(filter(None, (remaining.withdrawn_at, duplicate.withdrawn_at)), default=None)
     if withdrawn_at is None:
-        return stays.kept_longer(goes.keep_until, goes.consent_version)
-    both = [replace(each, withdrawn_at=withdrawn_at) for each in (stays, goes)]
+        return remaining.kept_longer(duplicate.keep_until, duplicate.consent_version)
+    both = [replace(each, withdrawn_at=withdrawn_at) for each in (remaining, duplicate)]
     general = [consent for each in both for consent in general_consents(unit, each)]
     if general:
         latest = max(general, key=lambda each: each.agreed_at)
         return replace(both[0], keep_until=None, consent_version=latest.version)
     agreements = [found for each in both for found in unit.agreements.of_account(each.account_id)]
     running = running_among(sorted(agreements, key=lambda each: each.agreed_at), now)
-    return stays.withdrawn(running, withdrawn_at)
+    return remaining.withdrawn(running, withdrawn_at)

@@ -52,13 +52,15 @@ def judge_reading(
     )
     if twin is None:
         return ReadingVerdict(kept=read, is_updated=is_updated)
-    stays, goes = (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
+    remaining, duplicate = (
+        (twin, account) if twin.consented_at >= read.consented_at else (read, twin)
+    )
     is_default = read.is_default or twin.is_default
     return ReadingVerdict(
-        kept=replace(stays, is_default=is_default),
-        is_updated=stays is read,
-        removed=goes.removed(now),
-        joined=goes,
+        kept=replace(remaining, is_default=is_default),
+        is_updated=remaining is read,
+        removed=duplicate.removed(now),
+        joined=duplicate,
         reason=REPLACED,
     )
 

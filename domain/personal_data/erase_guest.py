@@ -81,9 +81,9 @@ class EraseGuest:
         named, merged = self.file.erased(), self.file.merged()
         failure = None
         for guest_id in found:
-            at_psps, stays = named[guest_id], merged.get(guest_id)
+            at_psps, remaining = named[guest_id], merged.get(guest_id)
             try:
-                if stays is None or not self.merge_guests.repeat(guest_id, stays, at_psps):
+                if remaining is None or not self.merge_guests.repeat(guest_id, remaining, at_psps):
                     self._erase(guest_id, None, at_psps)
             except RecordUnreadable as error:
                 failure = error

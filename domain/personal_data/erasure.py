@@ -116,8 +116,8 @@ class Erasures(Protocol):
         """
         ...
 
-    def merge_on(self, goes: GuestId, stays: GuestId) -> None:
-        """Change the erasures of guests who were merged into `goes`: they now name `stays`."""
+    def merge_on(self, merged: GuestId, remaining: GuestId) -> None:
+        """Change the erasures of guests who were merged into `merged`: they now name `remaining`."""
         ...
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
@@ -168,7 +168,7 @@ class ErasureFile(Protocol):
         ...
 
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the merged guests in the file, each with the guest who stayed."""
+        """Return the merged guests in the file, each with the remaining guest."""
         ...
 
 

@@ -44,7 +44,7 @@ class FinishErasures:
     session keeps its page, because a card that appears late can only be discarded through the page.
 
     To finish a merge, records that were stored for the former guest after the merge are moved to
-    the guest who stayed. Both guests are also added to `file`, in case the process that merged them
+    the remaining guest. Both guests are also added to `file`, in case the process that merged them
     died before it could do so.
 
     Work that is not possible yet is scheduled for the time when it will be possible. The waits grow
@@ -137,25 +137,25 @@ class FinishErasures:
 
         def finish(unit: WriteUnit) -> tuple[GuestId, AtPsps] | None:
             erasure = unit.erasures.get(checked.guest_id)
-            # The guest who stayed may have been merged later.
+            # The remaining guest may have been merged later.
             if erasure is None or erasure.merged_into is None:
                 return None
-            stays = erasure.merged_into
-            hand_over(unit, self.note_event, erasure.guest_id, stays, now)
-            # If the guest who stayed was erased later, the moved records must be erased too.
-            unit.erasures.reopen(stays, now)
+            remaining = erasure.merged_into
+            hand_over(unit, self.note_event, erasure.guest_id, remaining, now)
+            # If the remaining guest was erased later, the moved records must be erased too.
+            unit.erasures.reopen(remaining, now)
             # These are the references of both guests, because `hand_over` has moved them to
-            # `stays`.
-            at_psps = unit.guest_references.of(stays)
+            # `remaining`.
+            at_psps = unit.guest_references.of(remaining)
             unit.commit()
-            return stays, at_psps
+            return remaining, at_psps
 
         finished = self.storage.transact(finish)
         if finished is None:
             return
-        stays, at_psps = finished
+        remaining, at_psps = finished
         # The file is written after the commit, because it may not be writable.
-        self.file.note(checked.guest_id, checked.erased_at, at_psps, merged_into=stays)
+        self.file.note(checked.guest_id, checked.erased_at, at_psps, merged_into=remaining)
         is_done = checked.may_be_done(now)
         left = checked.done(now) if is_done else checked.due_after(now=now)
         self._note(left, before=checked)

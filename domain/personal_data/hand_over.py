@@ -1,4 +1,4 @@
-"""Move the records of a merged guest to the guest who stays."""
+"""Move the records of a merged guest to the remaining guest."""
 
 from __future__ import annotations
 
@@ -13,67 +13,67 @@ from domain.identifiers import GuestId
 from domain.storage import WriteUnit
 
 
-def lock_both(unit: WriteUnit, goes: GuestId, stays: GuestId) -> Sequence[Account]:
-    """Lock the sessions of `goes`, then the cards of both guests; return all active cards.
+def lock_both(unit: WriteUnit, merged: GuestId, remaining: GuestId) -> Sequence[Account]:
+    """Lock the sessions of `merged`, then the cards of both guests; return all active cards.
 
     Raises RecordUnreadable if a card cannot be decoded.
     """
-    unit.sessions.of_guest(goes)
+    unit.sessions.of_guest(merged)
     return [
         account
-        for guest_id in sorted((goes, stays))
+        for guest_id in sorted((merged, remaining))
         for account in unit.accounts.active_of(guest_id)
     ]
 
 
 def hand_over(
-    unit: WriteUnit, note_event: NoteEvent, goes: GuestId, stays: GuestId, now: datetime
+    unit: WriteUnit, note_event: NoteEvent, merged: GuestId, remaining: GuestId, now: datetime
 ) -> None:
-    """Move cards, sessions, refusals, agreements and references to `stays`, and remove `goes`.
+    """Move cards, sessions, refusals, agreements and references to `remaining`, and remove `merged`.
 
     If both guests have the same card at a center, the account with the later consent stays, and it
-    gets the agreements of both. At each center, the default card of `stays` remains the default.
+    gets the agreements of both. At each center, the default card of `remaining` remains the default.
     Requests to PSPs keep the id of the former guest. May be called more than once. The caller
     commits the unit. Raises RecordUnreadable.
     """
-    active = lock_both(unit, goes, stays)
-    kept = [account for account in active if account.guest_id == stays]
+    active = lock_both(unit, merged, remaining)
+    kept = [account for account in active if account.guest_id == remaining]
     for account in active:
-        if account.guest_id == goes:
-            _reassign(unit, note_event, account, stays, kept, now)
-    unit.guests.remove(goes)
-    unit.portal_sessions.remove(goes)
-    # Nobody with a link to the page of the guest who stays may see the moved cards.
-    for session in unit.portal_sessions.of(stays):
+        if account.guest_id == merged:
+            _reassign(unit, note_event, account, remaining, kept, now)
+    unit.guests.remove(merged)
+    unit.portal_sessions.remove(merged)
+    # Nobody with a link to the page of the remaining guest may see the moved cards.
+    for session in unit.portal_sessions.of(remaining):
         unit.portal_sessions.update(session.ended(now))
-    unit.sessions.reassign(goes, stays)
-    unit.accounts.reassign(goes, stays)
-    # Both guests may have a reference at the same merchant account. A page of the guest who stays
+    unit.sessions.reassign(merged, remaining)
+    unit.accounts.reassign(merged, remaining)
+    # Both guests may have a reference at the same merchant account. A page of the remaining guest
     # must not show what the PSP stores about the other guest.
-    for psp_account, reference in unit.guest_references.of(goes):
-        unit.guest_references.keep_former(stays, psp_account, reference)
-    unit.guest_references.remove(goes)
-    unit.refused_cards.reassign(goes, stays)
-    unit.agreements.reassign(goes, stays)
+    for psp_account, reference in unit.guest_references.of(merged):
+        unit.guest_references.keep_former(remaining, psp_account, reference)
+    unit.guest_references.remove(merged)
+    unit.refused_cards.reassign(merged, remaining)
+    unit.agreements.reassign(merged, remaining)
 
 
 def _reassign(
     unit: WriteUnit,
     note_event: NoteEvent,
     account: Account,
-    stays: GuestId,
+    remaining: GuestId,
     kept: Sequence[Account],
     now: datetime,
 ) -> None:
-    """Move an active account to `stays`, whose active accounts at the center are `kept`."""
+    """Move an active account to `remaining`, whose active accounts at the center are `kept`."""
     there = [each for each in kept if each.center_id == account.center_id]
     is_default = account.is_default and not has_default(there)
-    given = replace(account, guest_id=stays, is_default=is_default)
+    given = replace(account, guest_id=remaining, is_default=is_default)
     twin = next((each for each in there if each.is_same_card(account, account.psp_account)), None)
     if twin is None:
         unit.accounts.update(given)
         return
     is_older = twin.consented_at >= account.consented_at
-    goes = given if is_older else twin
-    remains = twin if is_older else replace(given, is_default=twin.is_default)
-    join_accounts(unit, note_event, remains, goes, now)
+    duplicate = given if is_older else twin
+    latest = twin if is_older else replace(given, is_default=twin.is_default)
+    join_accounts(unit, note_event, latest, duplicate, now)

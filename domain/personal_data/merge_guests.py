@@ -28,8 +28,8 @@ class MergeGuests:
     """Use case: merge a guest into another guest, and remove the merged guest.
 
     The cards, sessions and refusals of the merged guest move to the other guest. A merge cannot be
-    undone. The guest who stays keeps the names and the default cards. The id of the removed guest
-    is never used again, and its `Erasure` names the guest who stays. `last_fours` are the last four
+    undone. The remaining guest keeps the names and the default cards. The id of the removed guest
+    is never used again, and its `Erasure` names the remaining guest. `last_fours` are the last four
     digits of all active cards of both guests, in any order. The permissions `guests:edit` and
     `guests:erase` are required.
 
@@ -56,25 +56,25 @@ class MergeGuests:
         """Merge the guest `merged_id` into `guest_id`. Without a caller, the operator is the actor."""
         if caller is not None:
             caller.require(self.needs)
-        stays, goes = parse_guest_id(guest_id), GuestId(parse_uuid("from", merged_id))
-        if goes == stays:
+        remaining, merged = parse_guest_id(guest_id), GuestId(parse_uuid("from", merged_id))
+        if merged == remaining:
             raise InvalidField("from", "the id of another guest")
         expected = _parse_last_fours(last_fours)
 
         now = self.clock.now()
 
         def merge(unit: WriteUnit) -> AtPsps:
-            self._begin(unit, goes, stays, now)
-            cards = lock_both(unit, goes, stays)
-            guests = [unit.guests.get(each) for each in (goes, stays)]
+            self._begin(unit, merged, remaining, now)
+            cards = lock_both(unit, merged, remaining)
+            guests = [unit.guests.get(each) for each in (merged, remaining)]
             # The guests are read under the locks, because another merge or an erasure may have
             # removed a guest.
-            if None in guests or unit.erasures.get(stays) is not None:
+            if None in guests or unit.erasures.get(remaining) is not None:
                 raise GuestNotFound
             if sorted(account.last_four for account in cards) != expected:
                 raise CardsDoNotMatch
-            at_psps = unit.guest_references.of(goes)
-            self._hand_over(unit, goes, stays, caller, now)
+            at_psps = unit.guest_references.of(merged)
+            self._hand_over(unit, merged, remaining, caller, now)
             unit.commit()
             return at_psps
 
@@ -84,28 +84,28 @@ class MergeGuests:
             raise GuestNotFound from None
         # The merge is done. If the file cannot be written, the worker tries again and reports it.
         with suppress(ServiceUnavailable):
-            self.file.note(goes, now, at_psps, merged_into=stays)
+            self.file.note(merged, now, at_psps, merged_into=remaining)
 
-    def repeat(self, goes: GuestId, stays: GuestId, at_psps: AtPsps) -> bool:
+    def repeat(self, merged: GuestId, remaining: GuestId, at_psps: AtPsps) -> bool:
         """Repeat a merge that `file` records, after a backup was restored. Return True if it is done.
 
-        `at_psps` are the references in the file. If `stays` was later merged into a third guest,
-        `goes` is merged into that guest. If the guest who would stay was erased, nothing is done,
-        and False is returned. If `stays` was merged into `goes` after the database had lost the
+        `at_psps` are the references in the file. If `remaining` was later merged into a third guest,
+        `merged` is merged into that guest. If the remaining guest was erased, nothing is done,
+        and False is returned. If `remaining` was merged into `merged` after the database had lost the
         first merge, that later merge is added to the file instead.
         """
 
         now = self.clock.now()
 
         def merge(unit: WriteUnit) -> bool:
-            heir = _heir(unit, stays)
+            heir = _heir(unit, remaining)
             if heir is None:
                 return False
-            if heir == goes:
-                self.file.note(stays, now, (), merged_into=goes)
+            if heir == merged:
+                self.file.note(remaining, now, (), merged_into=merged)
                 return True
-            self._begin(unit, goes, heir, now)
-            self._hand_over(unit, goes, heir, None, now)
+            self._begin(unit, merged, heir, now)
+            self._hand_over(unit, merged, heir, None, now)
             for psp_account, reference in at_psps:
                 unit.guest_references.keep_former(heir, psp_account, reference)
             unit.commit()
@@ -117,38 +117,38 @@ class MergeGuests:
             # Another process has repeated the merge at the same time.
             return True
 
-    def _begin(self, unit: WriteUnit, goes: GuestId, stays: GuestId, now: datetime) -> None:
-        """Store the erasure that records the merge of `goes` into `stays`.
+    def _begin(self, unit: WriteUnit, merged: GuestId, remaining: GuestId, now: datetime) -> None:
+        """Store the erasure that records the merge of `merged` into `remaining`.
 
-        Raises AlreadyStored if `goes` was already erased or merged.
+        Raises AlreadyStored if `merged` was already erased or merged.
         """
-        # Requests that are still running may store records for `goes`, which the worker moves.
+        # Requests that are still running may store records for `merged`, which the worker moves.
         due_at = now + MAX_REQUEST_DURATION
-        erasure = Erasure(guest_id=goes, erased_at=now, due_at=due_at, merged_into=stays)
+        erasure = Erasure(guest_id=merged, erased_at=now, due_at=due_at, merged_into=remaining)
         unit.erasures.add(erasure)
         # Locks the erasures before the cards, as `FinishErasures` does.
-        unit.erasures.merge_on(goes, stays)
+        unit.erasures.merge_on(merged, remaining)
 
     def _hand_over(
         self,
         unit: WriteUnit,
-        goes: GuestId,
-        stays: GuestId,
+        merged: GuestId,
+        remaining: GuestId,
         caller: Caller | None,
         now: datetime,
     ) -> None:
-        hand_over(unit, self.note_event, goes, stays, now)
-        # This is repeated, because another guest may have been merged into `goes` meanwhile.
-        unit.erasures.merge_on(goes, stays)
-        self.note_act(unit, Action.GUEST_MERGED, goes, {"into": stays}, caller=caller)
+        hand_over(unit, self.note_event, merged, remaining, now)
+        # This is repeated, because another guest may have been merged into `merged` meanwhile.
+        unit.erasures.merge_on(merged, remaining)
+        self.note_act(unit, Action.GUEST_MERGED, merged, {"into": remaining}, caller=caller)
         self.note_event(
             unit,
             Event(
                 event_id=new_event_id(self.note_event.ids),
                 type=EventType.GUEST_MERGED,
                 occurred_at=now,
-                guest_id=stays,
-                merged_guest_id=goes,
+                guest_id=remaining,
+                merged_guest_id=merged,
                 # Guests do not belong to centers, and a merge is not caused by a session.
                 center_id=CenterId(NOBODY),
                 token_id=TokenId(NOBODY),

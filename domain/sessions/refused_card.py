@@ -68,8 +68,8 @@ class RefusedCards(Protocol):
         """Return the refused cards of a guest, oldest first."""
         ...
 
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move the refused cards of the guest `goes` to the guest `stays`.
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        """Move the refused cards of the guest `merged` to the guest `remaining`.
 
         The cards of both guests are then counted together.
         """

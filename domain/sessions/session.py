@@ -381,8 +381,8 @@ class CardSessions(WorkAtPsps, Protocol):
         """
         ...
 
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        """Move all sessions of the guest `goes` to the guest `stays`.
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        """Move all sessions of the guest `merged` to the guest `remaining`.
 
         The requests of pages keep the former guest.
         """

@@ -107,17 +107,19 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
       cardonfile guest merge 0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11 --from 6a1f1d4e-2f0b-4d7a-9a3e-5b8f5f0f7c11
     """
     with installation(acts=True) as container:
-        stays = GuestId(parse_uuid("guest_id", guest_id))
-        goes = GuestId(parse_uuid("merged_id", merged_id))
-        if goes == stays:
+        remaining = GuestId(parse_uuid("guest_id", guest_id))
+        merged = GuestId(parse_uuid("merged_id", merged_id))
+        if merged == remaining:
             raise InvalidField("merged_id", "the id of another guest")
         with container.storage().read() as unit:
-            both = [unit.guests.get(each) for each in (stays, goes)]
+            both = [unit.guests.get(each) for each in (remaining, merged)]
             found = [
                 unit.accounts.search(AccountFilter(guest_id=each, only_active=True), limit=ALL)
-                for each in (stays, goes)
+                for each in (remaining, merged)
             ]
-        for title, known, accounts in zip(("stays", "goes"), both, found, strict=True):
+        for title, known, accounts in zip(
+            ("remaining guest", "merged guest"), both, found, strict=True
+        ):
             if known is None or None in both:
                 raise GuestNotFound
             container.note_operators_act()(Action.PERSONAL_DATA_SHOWN, known.id)
@@ -127,8 +129,8 @@ def merge(*, guest_id: str, merged_id: str, yes: bool) -> None:
         last_fours = [account.last_four for accounts in found for account in accounts]
         if not yes:
             click.confirm("Merge these guests? This cannot be undone", abort=True, err=True)
-        container.merge_guests()(None, guest_id=stays, merged_id=goes, last_fours=last_fours)
-        click.echo(f"merged {goes} into {stays}")
+        container.merge_guests()(None, guest_id=remaining, merged_id=merged, last_fours=last_fours)
+        click.echo(f"merged {merged} into {remaining}")
         if container.settings().erasures_file is None:
             click.echo(
                 "Warning: CARDONFILE_ERASURES_FILE is not set, so restoring an older backup would bring "

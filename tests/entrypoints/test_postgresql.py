@@ -442,26 +442,30 @@ class TestConcurrency:
     ) -> None:
         caller, use_cases = installation.caller, installation.use_cases
         for number in range(ROUNDS):
-            goes, stays = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))
-            for guest_id in (goes, stays):
+            merged, remaining = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))
+            for guest_id in (merged, remaining):
                 installation.has_guest(a_guest(id=guest_id))
-            installation.stored_card(guest_id=stays)
-            installation.stored_card(guest_id=goes)
+            installation.stored_card(guest_id=remaining)
+            installation.stored_card(guest_id=merged)
             installation.clock.advance(timedelta(minutes=1))
-            session = installation.session_with_card(OTHER_GOOD_CARD, guest_id=goes)
-            renewing = installation.session_with_card(guest_id=goes, expiry=(9, 2033))
+            session = installation.session_with_card(OTHER_GOOD_CARD, guest_id=merged)
+            renewing = installation.session_with_card(guest_id=merged, expiry=(9, 2033))
             put = partial(use_cases.put_guest, first_name="Grace", last_name="Hopper", email=None)
 
-            def merge(goes: GuestId = goes, stays: GuestId = stays) -> None:
+            def merge(merged: GuestId = merged, remaining: GuestId = remaining) -> None:
                 seen = [
-                    each.last_four for it in (goes, stays) for each in installation.accounts(it)
+                    each.last_four
+                    for it in (merged, remaining)
+                    for each in installation.accounts(it)
                 ]
-                use_cases.merge_guests(caller, guest_id=stays, merged_id=goes, last_fours=seen)
+                use_cases.merge_guests(
+                    caller, guest_id=remaining, merged_id=merged, last_fours=seen
+                )
 
             all_at_once(
                 *[merge] * 2,
-                *[partial(put, caller, guest_id=goes)] * 2,
-                *[partial(installation.add_card, guest_id=goes)] * 2,
+                *[partial(put, caller, guest_id=merged)] * 2,
+                *[partial(installation.add_card, guest_id=merged)] * 2,
                 partial(installation.settle, session.token_id),
                 partial(installation.settle, renewing.token_id),
                 installation.read_cards,
@@ -475,16 +479,16 @@ class TestConcurrency:
         finish_erasures(installation)
         tokens = set()
         for number in range(ROUNDS):
-            goes, stays = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))
-            accounts = installation.accounts(stays)
+            merged, remaining = (GuestId(a_uuid(5_000 + 10 * number + which)) for which in (0, 1))
+            accounts = installation.accounts(remaining)
             assert sorted(each.last_four for each in accounts) == ["4242", "4444"]
             assert {each.expiry_year for each in accounts if each.last_four == "4242"} == {2033}
             assert [each.is_default for each in accounts].count(True) == 1
             tokens |= {each.token for each in accounts}
             with installation.storage.read() as unit:
-                assert unit.guests.get(goes) is None
-                assert unit.sessions.of_guest(goes) == ()
-                assert unit.guest_references.of(goes) == []
+                assert unit.guests.get(merged) is None
+                assert unit.sessions.of_guest(merged) == ()
+                assert unit.guest_references.of(merged) == []
         assert installation.tokens_at_psp() == tokens
 
     # Shows F36.
@@ -586,8 +590,8 @@ class TestConcurrency:
 
                 with installation.storage.read() as unit:
                     assert len(unit.erasures.among([first, second])) == 1
-                    (stays,) = (each for each in (first, second) if unit.guests.get(each))
-                (kept,) = installation.accounts(stays)
+                    (remaining,) = (each for each in (first, second) if unit.guests.get(each))
+                (kept,) = installation.accounts(remaining)
                 assert kept.account_id == account.account_id
 
     # Shows I9.

@@ -99,7 +99,7 @@ def require_end(snapshot: Snapshot) -> None:
         guest_id = erasure.guest_id
         require(erasure.done_at, "I12", f"the erasure of {guest_id} is never done")
         if erasure.merged_into is not None:
-            # The PSP knows the guest until the guest who stays is erased.
+            # The PSP knows the guest until the remaining guest is erased.
             require(not snapshot.of_guest(guest_id), "I5", f"{guest_id} has a session")
             continue
         is_known = any(

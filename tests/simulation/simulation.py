@@ -298,7 +298,7 @@ class Simulation:
         require_end(self._stored)
         require_current(self._stored)
         require_no_card_number(self._observer.files())
-        # A merged guest is erased with the guest who stays.
+        # A merged guest is erased with the remaining guest.
         heirs = {each.id: self._stored.heir_of(each.id) for each in GUESTS}
         erased = [
             each
@@ -638,23 +638,23 @@ class Simulation:
         """Merge two guests unless only two are left. The card digits were read earlier."""
         if len(self._stored.erasures) + 1 >= len(GUESTS):
             return
-        goes, stays = choices.sample(GUESTS, 2)
+        merged, remaining = choices.sample(GUESTS, 2)
         last_fours = [
             account.last_four
             for account in self._stored.accounts.values()
-            if account.is_active and account.guest_id in (goes.id, stays.id)
+            if account.is_active and account.guest_id in (merged.id, remaining.id)
         ]
         caller = choices.choice((SHOP, SHOP, KIOSK))
         result = self._call(
-            f"{caller.name} merges {goes.first_name} into {stays.first_name}",
+            f"{caller.name} merges {merged.first_name} into {remaining.first_name}",
             process,
             lambda: process.use_cases.merge_guests(
-                caller, guest_id=stays.id, merged_id=goes.id, last_fours=last_fours
+                caller, guest_id=remaining.id, merged_id=merged.id, last_fours=last_fours
             ),
         )
         if not isinstance(result, Exception):
             require(caller is SHOP, "I5", "a client merged guests without the permission to")
-            self._known.missing.add(goes.id)
+            self._known.missing.add(merged.id)
 
     def a_guest_adds_a_removed_card_again(self, process: Process, choices: Random) -> None:
         """Remove a card and add a card again, which may get the token that is being discarded."""

@@ -102,15 +102,15 @@ class SqlAgreements(ById[AgreementId, Agreement], Agreements):
         self._note_evidence([], [to])
 
     @override
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        self._reassign("agreements", goes, stays)
-        values = {"goes": goes, "stays": stays}
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        self._reassign("agreements", merged, remaining)
+        values = {"merged": merged, "remaining": remaining}
         self._transaction.execute(
-            "INSERT INTO agreement_references SELECT :stays, center_id, reference, token_id "
-            "FROM agreement_references WHERE guest_id = :goes ON CONFLICT DO NOTHING",
+            "INSERT INTO agreement_references SELECT :remaining, center_id, reference, token_id "
+            "FROM agreement_references WHERE guest_id = :merged ON CONFLICT DO NOTHING",
             values,
         )
-        self.remove_references(goes)
+        self.remove_references(merged)
 
     @override
     def remove_references(self, guest_id: GuestId) -> None:

@@ -86,8 +86,8 @@ class SqlAccounts(QueuesAtPsps[Account], ById[AccountId, Account], Accounts):
         )
 
     @override
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        self._reassign("payment_accounts", goes, stays)
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        self._reassign("payment_accounts", merged, remaining)
 
     @override
     def is_held(

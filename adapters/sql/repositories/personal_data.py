@@ -56,10 +56,10 @@ class SqlErasures(ById[GuestId, Erasure], Erasures):
         return merged_at and msgspec.convert(merged_at, datetime)
 
     @override
-    def merge_on(self, goes: GuestId, stays: GuestId) -> None:
+    def merge_on(self, merged: GuestId, remaining: GuestId) -> None:
         self._transaction.execute(
-            "UPDATE erasures SET merged_into = :stays WHERE merged_into = :goes",
-            {"goes": goes, "stays": stays},
+            "UPDATE erasures SET merged_into = :remaining WHERE merged_into = :merged",
+            {"merged": merged, "remaining": remaining},
         )
 
     @override

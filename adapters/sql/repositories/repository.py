@@ -84,10 +84,10 @@ class Repository:
                 f"DELETE FROM {table} WHERE {key} {self._dialect.among_ids}", {"ids": ids}
             )
 
-    def _reassign(self, table: str, goes: GuestId, stays: GuestId) -> None:
+    def _reassign(self, table: str, merged: GuestId, remaining: GuestId) -> None:
         self._transaction.execute(
-            f"UPDATE {table} SET guest_id = :stays WHERE guest_id = :goes",
-            {"goes": goes, "stays": stays},
+            f"UPDATE {table} SET guest_id = :remaining WHERE guest_id = :merged",
+            {"merged": merged, "remaining": remaining},
         )
 
     def _is_any(self, statement: str, values: Values) -> bool:

@@ -280,8 +280,8 @@ class SqlCardSessions(QueuesAtPsps[CardSession], CardSessions):
         return _SESSIONS.find_readable(self._transaction, *self._of_guest(guest_id))
 
     @override
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        self._reassign("card_sessions", goes, stays)
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        self._reassign("card_sessions", merged, remaining)
 
     @override
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
@@ -421,8 +421,8 @@ class SqlRefusedCards(Repository, RefusedCards):
         )
 
     @override
-    def reassign(self, goes: GuestId, stays: GuestId) -> None:
-        self._reassign("refused_cards", goes, stays)
+    def reassign(self, merged: GuestId, remaining: GuestId) -> None:
+        self._reassign("refused_cards", merged, remaining)
 
     @override
     def reached(

@@ -1,4 +1,4 @@
-"""Merging two guests: what moves and what stays. No card is lost, doubled or misplaced."""
+"""Merging two guests: what moves and what does not. No card is lost, doubled or misplaced."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.builders import (
 from tests.databases import audit_trail, change_by_hand, committed, guest_on_file, references_of
 from tests.installation import DECLINED_CARD, GOOD_CARD, MERCHANT, OTHER_GOOD_CARD, Installation
 
-GOES, STAYS = OTHER_GUEST_ID, GUEST_ID
+MERGED, REMAINING = OTHER_GUEST_ID, GUEST_ID
 THIRD: GuestId = GuestId(a_uuid(77))
 DAY = timedelta(days=1)
 
@@ -51,21 +51,24 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
     """An installation with three guests, two centers and a file of erasures."""
     installation = Installation(tmp_path, CARDONFILE_ERASURES_FILE=str(tmp_path / "erasures.txt"))
     installation.has_other_center()
-    installation.has_guest(a_guest(id=GOES, first_name="Adah", email="adah@guests.example"))
+    installation.has_guest(a_guest(id=MERGED, first_name="Adah", email="adah@guests.example"))
     installation.has_guest(a_guest(id=THIRD))
     yield installation
     installation.close()
 
 
 def merge(
-    installation: Installation, goes: str = GOES, stays: str = STAYS, last_fours: object = None
+    installation: Installation,
+    merged: str = MERGED,
+    remaining: str = REMAINING,
+    last_fours: object = None,
 ) -> None:
     """Merge two guests. Send `last_fours`, or the digits of the cards that they have."""
     if last_fours is None:
-        installation.merge_guests(GuestId(goes), into=GuestId(stays))
+        installation.merge_guests(GuestId(merged), into=GuestId(remaining))
     else:
         installation.use_cases.merge_guests(
-            installation.caller, guest_id=stays, merged_id=goes, last_fours=last_fours
+            installation.caller, guest_id=remaining, merged_id=merged, last_fours=last_fours
         )
 
 
@@ -88,49 +91,49 @@ def finish(installation: Installation) -> None:
 def are_erased(installation: Installation) -> bool:
     """Return whether the erasure of each of the two merged guests is done."""
     with installation.storage.read() as unit:
-        erasures = [unit.erasures.get(guest_id) for guest_id in (GOES, STAYS)]
+        erasures = [unit.erasures.get(guest_id) for guest_id in (MERGED, REMAINING)]
     return all(each is not None and each.done_at is not None for each in erasures)
 
 
-def restore_a_backup_from_before(installation: Installation, goes: GuestId = GOES) -> None:
+def restore_a_backup_from_before(installation: Installation, merged: GuestId = MERGED) -> None:
     """Restore the guest who was merged, as an older backup of the database would."""
     installation.loses("erasures")
-    installation.has_guest(a_guest(id=goes))
+    installation.has_guest(a_guest(id=merged))
 
 
 def test_merging_guests_moves_a_card_together_with_its_consent(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
+    account = installation.stored_card(guest_id=MERGED)
     consents = installation.consents(account)
     merge(installation)
 
-    assert installation.account(account.account_id) == replace(account, guest_id=STAYS)
+    assert installation.account(account.account_id) == replace(account, guest_id=REMAINING)
     assert installation.consents(account) == consents
-    assert installation.accounts(GOES) == ()
+    assert installation.accounts(MERGED) == ()
     finish(installation)
     assert installation.tokens_at_psp() == {account.token}
-    assert installation.accounts() == (replace(account, guest_id=STAYS),)
+    assert installation.accounts() == (replace(account, guest_id=REMAINING),)
 
 
 def test_the_default_card_of_the_other_guest_stays_the_default(installation: Installation) -> None:
     kept = installation.stored_card()
-    moved = installation.stored_card(OTHER_GOOD_CARD, guest_id=GOES)
-    elsewhere = installation.stored_card(guest_id=GOES, center_id=OTHER_CENTER_ID)
+    moved = installation.stored_card(OTHER_GOOD_CARD, guest_id=MERGED)
+    elsewhere = installation.stored_card(guest_id=MERGED, center_id=OTHER_CENTER_ID)
     assert kept.is_default
     assert moved.is_default
     merge(installation)
 
     assert installation.account(kept.account_id).is_default
     assert not installation.account(moved.account_id).is_default
-    # The guest who stays has no other card there.
+    # The remaining guest has no other card there.
     assert installation.account(elsewhere.account_id).is_default
 
 
-@pytest.mark.parametrize(("first", "second"), [(STAYS, GOES), (GOES, STAYS)])
+@pytest.mark.parametrize(("first", "second"), [(REMAINING, MERGED), (MERGED, REMAINING)])
 def test_if_both_merged_guests_have_a_card_the_account_with_the_later_consent_remains(
     installation: Installation, first: GuestId, second: GuestId
 ) -> None:
     older = installation.stored_card(guest_id=first)
-    other = installation.stored_card(OTHER_GOOD_CARD, guest_id=STAYS)
+    other = installation.stored_card(OTHER_GOOD_CARD, guest_id=REMAINING)
     installation.clock.advance(DAY)
     later = installation.stored_card(guest_id=second)
     installation.has_endpoint()
@@ -138,10 +141,10 @@ def test_if_both_merged_guests_have_a_card_the_account_with_the_later_consent_re
 
     assert set(ids(installation.accounts())) == {later.account_id, other.account_id}
     ended = installation.account(older.account_id)
-    assert (ended.guest_id, ended.removed_at) == (STAYS, installation.clock.now())
-    # A default card of the guest who stays is the default still, under its other account.
+    assert (ended.guest_id, ended.removed_at) == (REMAINING, installation.clock.now())
+    # A default card of the remaining guest is the default still, under its other account.
     defaults = [each.last_four for each in installation.accounts() if each.is_default]
-    assert defaults == [GOOD_CARD[-4:] if first == STAYS else OTHER_GOOD_CARD[-4:]]
+    assert defaults == [GOOD_CARD[-4:] if first == REMAINING else OTHER_GOOD_CARD[-4:]]
     (removed,) = [it for it in events(installation) if it.type is EventType.ACCOUNT_REMOVED]
     assert (removed.account_id, removed.reason) == (older.account_id, "replaced")
     finish(installation)
@@ -157,7 +160,7 @@ def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreeme
     def later(in_days: int | None) -> datetime | None:
         return None if in_days is None else NOW + in_days * DAY
 
-    accounts = [installation.stored_card(guest_id=each) for each in (STAYS, GOES)]
+    accounts = [installation.stored_card(guest_id=each) for each in (REMAINING, MERGED)]
     with committed(installation.storage) as unit:
         for number, (account, each) in enumerate(zip(accounts, days, strict=True)):
             unit.accounts.update(replace(account, keep_until=later(each)))
@@ -172,25 +175,25 @@ def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreeme
     assert {each.agreement_id for each in found} == {
         an_agreement(number).agreement_id for number in (0, 1)
     }
-    assert {each.guest_id for each in found} == {STAYS}
+    assert {each.guest_id for each in found} == {REMAINING}
 
 
 def test_a_card_reported_during_a_merge_goes_to_the_other_guest(installation: Installation) -> None:
-    session = installation.session_with_card(guest_id=GOES)
+    session = installation.session_with_card(guest_id=MERGED)
     installation.provider.meanwhile["outcome"] = partial(merge, installation)
 
     installation.return_to_shop(session)
     settled = installation.session(session.token_id)
-    assert (settled.status, settled.guest_id) == (SessionStatus.COMPLETED, STAYS)
+    assert (settled.status, settled.guest_id) == (SessionStatus.COMPLETED, REMAINING)
     # The PSP finds the page by the request as it was sent.
-    assert settled.current_attempt.request.guest_id == GOES
+    assert settled.current_attempt.request.guest_id == MERGED
     assert ids(installation.accounts()) == [settled.account_id]
-    assert installation.accounts(GOES) == ()
+    assert installation.accounts(MERGED) == ()
 
 
 def test_a_page_open_during_a_merge_renews_the_remaining_card(installation: Installation) -> None:
     account = installation.stored_card()
-    session = installation.session_with_card(guest_id=GOES, expiry=(9, 2033))
+    session = installation.session_with_card(guest_id=MERGED, expiry=(9, 2033))
     merge(installation)
     installation.return_to_shop(session)
 
@@ -199,21 +202,21 @@ def test_a_page_open_during_a_merge_renews_the_remaining_card(installation: Inst
 
 
 def test_the_guest_reference_of_a_page_made_meanwhile_is_kept(installation: Installation) -> None:
-    session = installation.add_card(guest_id=GOES)
-    assert references_of(installation.storage, STAYS) == []
+    session = installation.add_card(guest_id=MERGED)
+    assert references_of(installation.storage, REMAINING) == []
     installation.provider.meanwhile["start"] = partial(merge, installation)
     installation.open_page(session)
 
     made = installation.session(session.token_id)
-    assert made.guest_id == STAYS
+    assert made.guest_id == REMAINING
     with installation.storage.read() as unit:
-        assert len(unit.guest_references.of(STAYS)) == 1
+        assert len(unit.guest_references.of(REMAINING)) == 1
         assert unit.guest_references.get(made.psp_guest(made.current_attempt.request)) is None
-        assert unit.guest_references.of(GOES) == []
+        assert unit.guest_references.of(MERGED) == []
 
 
 def test_a_card_that_is_refreshed_during_a_merge_stays_on_file(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
+    account = installation.stored_card(guest_id=MERGED)
     installation.clock.advance(2 * DAY)
     installation.provider.meanwhile["read_card"] = partial(merge, installation)
     installation.read_cards()
@@ -229,18 +232,21 @@ def test_refused_cards_of_both_merged_guests_count_together(installation: Instal
     with committed(installation.storage) as unit:
         unit.refused_cards.add(
             a_refused_card(token_id=each, guest_id=guest_id, refused_at=installation.clock.now())
-            for each, guest_id in ((session.token_id, STAYS), (a_uuid(55), GOES))
+            for each, guest_id in ((session.token_id, REMAINING), (a_uuid(55), MERGED))
         )
     merge(installation)
     with installation.storage.read() as unit:
-        assert len(unit.refused_cards.of_guest(STAYS)) == 2
-        assert unit.refused_cards.of_guest(GOES) == ()
+        assert len(unit.refused_cards.of_guest(REMAINING)) == 2
+        assert unit.refused_cards.of_guest(MERGED) == ()
 
 
 def test_an_erasure_deletes_the_psp_customers_of_merged_guests(installation: Installation) -> None:
-    installation.stored_card(guest_id=GOES)
+    installation.stored_card(guest_id=MERGED)
     installation.stored_card(OTHER_GOOD_CARD)
-    both = [*references_of(installation.storage, GOES), *references_of(installation.storage, STAYS)]
+    both = [
+        *references_of(installation.storage, MERGED),
+        *references_of(installation.storage, REMAINING),
+    ]
     references = {reference for _, reference in both}
     assert len(references) > 1
     merge(installation)
@@ -253,47 +259,47 @@ def test_an_erasure_deletes_the_psp_customers_of_merged_guests(installation: Ins
         forget(account, reference)
 
     installation.provider.forget_guest = forget_guest
-    installation.erase_guest(STAYS)
+    installation.erase_guest(REMAINING)
     finish(installation)
 
     assert set(forgotten) == references
     assert installation.tokens_at_psp() == frozenset()
     assert are_erased(installation)
-    assert references_of(installation.storage, STAYS) == []
+    assert references_of(installation.storage, REMAINING) == []
 
 
 def test_an_erasure_deletes_late_psp_customers_of_merged_guests(installation: Installation) -> None:
     merge(installation)
     finish(installation)
-    psp_guest = a_psp_guest()._replace(guest_id=GOES, merchant_account=MERCHANT)
+    psp_guest = a_psp_guest()._replace(guest_id=MERGED, merchant_account=MERCHANT)
     with committed(installation.storage) as unit:
         unit.guest_references.keep(psp_guest, GuestReference("cus_late"))
     forgotten: list[GuestReference] = []
     installation.provider.forget_guest = lambda _, reference: forgotten.append(reference)
-    installation.erase_guest(STAYS)
+    installation.erase_guest(REMAINING)
     finish(installation)
     assert forgotten == ["cus_late"]
 
 
 def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
-    session = installation.opened_session(guest_id=GOES)
-    installation.add_card(guest_id=GOES, idempotency_key="key")
-    remaining = guest_on_file(installation.storage, STAYS)
+    account = installation.stored_card(guest_id=MERGED)
+    session = installation.opened_session(guest_id=MERGED)
+    installation.add_card(guest_id=MERGED, idempotency_key="key")
+    remaining = guest_on_file(installation.storage, REMAINING)
     merge(installation)
     caller, use_cases = installation.caller, installation.use_cases
     former: list[Callable[[], object]] = [
-        lambda: use_cases.read_guest(caller, guest_id=GOES),
+        lambda: use_cases.read_guest(caller, guest_id=MERGED),
         lambda: use_cases.put_guest(
-            caller, guest_id=GOES, first_name="A", last_name="B", email=None
+            caller, guest_id=MERGED, first_name="A", last_name="B", email=None
         ),
-        lambda: installation.add_card(guest_id=GOES),
-        lambda: installation.add_card(guest_id=GOES, idempotency_key="key"),
-        lambda: installation.erase_guest(GOES),
+        lambda: installation.add_card(guest_id=MERGED),
+        lambda: installation.add_card(guest_id=MERGED, idempotency_key="key"),
+        lambda: installation.erase_guest(MERGED),
         lambda: merge(installation),
         # A cycle.
-        lambda: merge(installation, goes=STAYS, stays=GOES),
-        lambda: merge(installation, goes=THIRD, stays=GOES),
+        lambda: merge(installation, merged=REMAINING, remaining=MERGED),
+        lambda: merge(installation, merged=THIRD, remaining=MERGED),
     ]
     for _ in range(2):
         for call in former:
@@ -301,11 +307,11 @@ def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installa
                 call()
         finish(installation)
     with pytest.raises(SessionNotFound):
-        use_cases.read_session(caller, guest_id=GOES, token_id=session.token_id)
+        use_cases.read_session(caller, guest_id=MERGED, token_id=session.token_id)
     with committed(installation.storage) as unit:
         # An import skips the id.
-        assert put_unless_erased(unit, [a_guest(id=GOES)]) == 1
-        assert (unit.guests.get(STAYS), unit.guests.get(GOES)) == (remaining, None)
+        assert put_unless_erased(unit, [a_guest(id=MERGED)]) == 1
+        assert (unit.guests.get(REMAINING), unit.guests.get(MERGED)) == (remaining, None)
     assert ids(installation.accounts()) == [account.account_id]
 
 
@@ -313,11 +319,11 @@ def test_the_id_of_a_merged_guest_can_never_be_used_again(installation: Installa
 def test_a_merge_is_refused_if_the_given_last_four_digits_do_not_match_the_cards(
     installation: Installation, seen: list[str]
 ) -> None:
-    account = installation.stored_card(guest_id=GOES)
+    account = installation.stored_card(guest_id=MERGED)
     installation.stored_card(OTHER_GOOD_CARD)
     with pytest.raises(CardsDoNotMatch):
         merge(installation, last_fours=seen)
-    assert installation.accounts(GOES) == (account,)
+    assert installation.accounts(MERGED) == (account,)
     merge(installation, last_fours=["4444", "4242"])
 
 
@@ -331,43 +337,43 @@ def test_a_merge_refuses_last_four_digits_that_are_not_a_list_of_strings(
 
 def test_merging_a_guest_into_the_same_guest_is_refused(installation: Installation) -> None:
     with pytest.raises(InvalidField, match="from must be the id of another guest"):
-        merge(installation, goes=STAYS.upper())
+        merge(installation, merged=REMAINING.upper())
 
 
 @pytest.mark.parametrize(
-    ("goes", "stays", "refusal"),
+    ("merged", "remaining", "refusal"),
     [
-        ("x", STAYS, InvalidField),
-        (GOES, "x", GuestIdNotUsable),
-        (a_uuid(999), STAYS, GuestNotFound),
-        (GOES, a_uuid(999), GuestNotFound),
+        ("x", REMAINING, InvalidField),
+        (MERGED, "x", GuestIdNotUsable),
+        (a_uuid(999), REMAINING, GuestNotFound),
+        (MERGED, a_uuid(999), GuestNotFound),
     ],
 )
 def test_merging_an_unknown_guest_is_refused(
-    installation: Installation, goes: str, stays: str, refusal: type[Exception]
+    installation: Installation, merged: str, remaining: str, refusal: type[Exception]
 ) -> None:
     with pytest.raises(refusal):
-        merge(installation, goes=goes, stays=stays, last_fours=[])
+        merge(installation, merged=merged, remaining=remaining, last_fours=[])
 
 
 def test_a_merge_from_or_into_an_erased_guest_is_refused(installation: Installation) -> None:
-    installation.erase_guest(GOES)
-    for goes, stays in ((GOES, STAYS), (STAYS, GOES)):
+    installation.erase_guest(MERGED)
+    for merged, remaining in ((MERGED, REMAINING), (REMAINING, MERGED)):
         with pytest.raises(GuestNotFound):
-            merge(installation, goes=goes, stays=stays)
+            merge(installation, merged=merged, remaining=remaining)
 
 
 def test_an_erasure_is_refused_if_the_guest_was_just_merged(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
+    account = installation.stored_card(guest_id=MERGED)
     installation.before_next_write(partial(merge, installation))
     with pytest.raises(GuestNotFound):
-        installation.erase_guest(GOES)
+        installation.erase_guest(MERGED)
     assert ids(installation.accounts()) == [account.account_id]
 
 
 def test_cards_refused_during_a_merge_count_for_the_other_guest(installation: Installation) -> None:
     installation.configure(card_testing_limits="guest=off/1")
-    session = installation.opened_session(guest_id=GOES)
+    session = installation.opened_session(guest_id=MERGED)
     other = installation.opened_session()
     installation.clock.advance(timedelta(minutes=1))
     installation.type_card(session, DECLINED_CARD)
@@ -375,15 +381,15 @@ def test_cards_refused_during_a_merge_count_for_the_other_guest(installation: In
     installation.return_to_shop(session)
     assert installation.session(other.token_id).due_at == installation.clock.now()
     with installation.storage.read() as unit:
-        assert len(unit.refused_cards.of_guest(STAYS)) == 1
+        assert len(unit.refused_cards.of_guest(REMAINING)) == 1
 
 
 def test_a_merge_is_refused_if_the_other_guest_was_just_erased(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
-    installation.before_next_write(partial(installation.erase_guest, STAYS))
+    account = installation.stored_card(guest_id=MERGED)
+    installation.before_next_write(partial(installation.erase_guest, REMAINING))
     with pytest.raises(GuestNotFound):
         merge(installation)
-    assert installation.accounts(GOES) == (account,)
+    assert installation.accounts(MERGED) == (account,)
 
 
 @pytest.mark.parametrize("permission", [Permission.GUESTS_EDIT, Permission.GUESTS_ERASE])
@@ -394,7 +400,7 @@ def test_merging_guests_requires_the_edit_permission_besides_the_erase_permissio
     for caller in (installation.a_caller(permission), installation.a_caller(centers=every)):
         with pytest.raises(UserNotAuthorized):
             installation.use_cases.merge_guests(
-                caller, guest_id=STAYS, merged_id=GOES, last_fours=[]
+                caller, guest_id=REMAINING, merged_id=MERGED, last_fours=[]
             )
 
 
@@ -403,38 +409,38 @@ def test_an_event_and_the_audit_trail_name_both_merged_guests(installation: Inst
     merge(installation)
     (event,) = events(installation)
     assert (event.type, event.status) == (EventType.GUEST_MERGED, "merged")
-    assert (event.guest_id, event.merged_guest_id) == (STAYS, GOES)
-    (entry,) = audit_trail(installation.storage, about=GOES)
+    assert (event.guest_id, event.merged_guest_id) == (REMAINING, MERGED)
+    (entry,) = audit_trail(installation.storage, about=MERGED)
     assert (entry.action, entry.actor) == (Action.GUEST_MERGED, "caller:web-shop")
-    assert entry.details == {"into": STAYS}
+    assert entry.details == {"into": REMAINING}
 
 
 def test_records_stored_late_for_a_merged_guest_are_moved(installation: Installation) -> None:
     merge(installation)
     # On PostgreSQL, a request that read the guest before the merge may store a session after it.
     session = installation.add_card()
-    installation.put_session(replace(session, guest_id=GOES))
-    installation.has_guest(a_guest(id=GOES))
+    installation.put_session(replace(session, guest_id=MERGED))
+    installation.has_guest(a_guest(id=MERGED))
     installation.clock.advance(MAX_REQUEST_DURATION)
     installation.container.finish_erasures()()
 
-    assert installation.session(session.token_id).guest_id == STAYS
+    assert installation.session(session.token_id).guest_id == REMAINING
     with installation.storage.read() as unit:
-        assert unit.guests.get(GOES) is None
-        erasure = unit.erasures.get(GOES)
+        assert unit.guests.get(MERGED) is None
+        erasure = unit.erasures.get(MERGED)
     assert erasure is not None
-    assert (erasure.merged_into, erasure.done_at) == (STAYS, installation.clock.now())
+    assert (erasure.merged_into, erasure.done_at) == (REMAINING, installation.clock.now())
     assert installation.container.read_status()().due["erasures"].items == 0
 
 
 def test_the_export_of_a_guest_lists_the_merged_guests(installation: Installation) -> None:
     installation.has_endpoint()
-    installation.stored_card(guest_id=GOES)
+    installation.stored_card(guest_id=MERGED)
     merge(installation)
-    merge(installation, goes=STAYS, stays=THIRD)
+    merge(installation, merged=REMAINING, remaining=THIRD)
     exported = installation.container.export_guest()(THIRD)
 
-    assert exported["merged_guests"] == [STAYS, GOES]
+    assert exported["merged_guests"] == [REMAINING, MERGED]
     for name, size in (("accounts", 1), ("consents", 1), ("sessions", 1), ("psp_references", 1)):
         found = exported[name]
         assert isinstance(found, list)
@@ -443,39 +449,41 @@ def test_the_export_of_a_guest_lists_the_merged_guests(installation: Installatio
     deliveries = exported["event_deliveries"]
     assert isinstance(deliveries, list)
     told = [(each["event"]["type"], each["event"]["guest_id"]) for each in deliveries]
-    assert ("account.stored", GOES) in told
+    assert ("account.stored", MERGED) in told
     assert ("guest.merged", THIRD) in told
     events = exported["events"]
     assert isinstance(events, list)
-    assert [each["guest_id"] for each in events].count(GOES) == len(events) - 2
+    assert [each["guest_id"] for each in events].count(MERGED) == len(events) - 2
     entries = exported["audit_entries"]
     assert isinstance(entries, list)
-    assert {GOES, STAYS} <= {each["about"] for each in entries}
+    assert {MERGED, REMAINING} <= {each["about"] for each in entries}
 
 
 class TestMergesInARestoredBackup:
     def test_a_merge_is_repeated_in_an_older_backup(self, installation: Installation) -> None:
-        account = installation.stored_card(guest_id=GOES)
+        account = installation.stored_card(guest_id=MERGED)
         merge(installation)
         installation.put_account(account)
         restore_a_backup_from_before(installation)
         erase_guest = installation.container.erase_guest()
-        assert erase_guest.guests_not_erased() == [GOES]
+        assert erase_guest.guests_not_erased() == [MERGED]
 
-        assert erase_guest.repeat_from_file() == [GOES]
+        assert erase_guest.repeat_from_file() == [MERGED]
         assert erase_guest.guests_not_erased() == []
         assert erase_guest.repeat_from_file() == []
         finish(installation)
         assert ids(installation.accounts()) == [account.account_id]
         assert installation.tokens_at_psp() == {account.token}
 
-    @pytest.mark.parametrize("lost", [[GOES, STAYS], [GOES]], ids=["both merges", "the first"])
+    @pytest.mark.parametrize(
+        "lost", [[MERGED, REMAINING], [MERGED]], ids=["both merges", "the first"]
+    )
     def test_repeating_a_chain_of_merges_moves_the_card_to_the_guest_who_remains(
         self, installation: Installation, lost: list[GuestId]
     ) -> None:
-        account = installation.stored_card(guest_id=GOES)
+        account = installation.stored_card(guest_id=MERGED)
         merge(installation)
-        merge(installation, goes=STAYS, stays=THIRD)
+        merge(installation, merged=REMAINING, remaining=THIRD)
         installation.put_account(account)
         for each in lost:
             change_by_hand(installation.storage, f"DELETE FROM erasures WHERE guest_id = '{each}'")
@@ -485,63 +493,63 @@ class TestMergesInARestoredBackup:
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
     def test_a_restored_guest_is_erased_with_the_other(self, installation: Installation) -> None:
-        account = installation.stored_card(guest_id=GOES)
+        account = installation.stored_card(guest_id=MERGED)
         merge(installation)
-        installation.erase_guest(STAYS)
+        installation.erase_guest(REMAINING)
         installation.put_account(account)
         restore_a_backup_from_before(installation)
 
         installation.container.erase_guest().repeat_from_file()
         finish(installation)
-        assert installation.accounts(GOES) == installation.accounts() == ()
+        assert installation.accounts(MERGED) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
 
     def test_a_new_merge_overrides_a_merge_in_the_file(self, installation: Installation) -> None:
         file = installation.container.erasure_file()
-        file.note(GOES, installation.clock.now() - DAY, (), merged_into=STAYS)
-        merge(installation, goes=STAYS, stays=GOES)
-        assert (list(file.erased()), file.merged()) == ([STAYS], {STAYS: GOES})
+        file.note(MERGED, installation.clock.now() - DAY, (), merged_into=REMAINING)
+        merge(installation, merged=REMAINING, remaining=MERGED)
+        assert (list(file.erased()), file.merged()) == ([REMAINING], {REMAINING: MERGED})
 
     def test_a_merge_in_the_database_overrides_an_opposite_merge_in_the_erasure_file(
         self, installation: Installation, tmp_path: Path
     ) -> None:
-        account = installation.stored_card(guest_id=GOES)
-        merge(installation, goes=STAYS, stays=GOES)
+        account = installation.stored_card(guest_id=MERGED)
+        merge(installation, merged=REMAINING, remaining=MERGED)
         # The file of this machine has only the merge that the database lost.
         (tmp_path / "erasures.txt").unlink()
         file = installation.container.erasure_file()
-        file.note(GOES, installation.clock.now() - DAY, (), merged_into=STAYS)
+        file.note(MERGED, installation.clock.now() - DAY, (), merged_into=REMAINING)
         erase_guest = installation.container.erase_guest()
-        assert erase_guest.repeat_from_file() == [GOES]
+        assert erase_guest.repeat_from_file() == [MERGED]
         assert erase_guest.guests_not_erased() == []
-        assert ids(installation.accounts(GOES)) == [account.account_id]
-        assert file.merged() == {STAYS: GOES}
+        assert ids(installation.accounts(MERGED)) == [account.account_id]
+        assert file.merged() == {REMAINING: MERGED}
 
     def test_the_file_may_list_merges_in_any_order(self, installation: Installation) -> None:
         file, now = installation.container.erasure_file(), installation.clock.now()
-        file.note(STAYS, now + DAY, (), merged_into=THIRD)
+        file.note(REMAINING, now + DAY, (), merged_into=THIRD)
         # The process that wrote this line was slow, or the files of two machines were joined.
-        file.note(GOES, now, (), merged_into=STAYS)
-        assert file.merged() == {STAYS: THIRD, GOES: STAYS}
+        file.note(MERGED, now, (), merged_into=REMAINING)
+        assert file.merged() == {REMAINING: THIRD, MERGED: REMAINING}
 
     def test_a_lost_merge_does_not_erase_the_other_guest(self, installation: Installation) -> None:
-        installation.stored_card(guest_id=GOES)
+        installation.stored_card(guest_id=MERGED)
         kept = installation.stored_card(OTHER_GOOD_CARD)
         merge(installation)
         # The line has the references of both guests.
         finish(installation)
         moved = next(each for each in installation.accounts() if each != kept)
-        installation.put_account(replace(moved, guest_id=GOES))
+        installation.put_account(replace(moved, guest_id=MERGED))
         installation.loses("former_guest_references")
         for _ in range(2):
             # The database is restored, without `guest erase --again` the first time.
             restore_a_backup_from_before(installation)
-            installation.erase_guest(GOES)
+            installation.erase_guest(MERGED)
             finish(installation)
         assert installation.tokens_at_psp() == {kept.token}
 
     def test_an_unreadable_card_stops_no_other_erasure(self, installation: Installation) -> None:
-        installation.stored_card(guest_id=GOES)
+        installation.stored_card(guest_id=MERGED)
         merge(installation)
         installation.erase_guest(THIRD)
         restore_a_backup_from_before(installation)
@@ -550,53 +558,53 @@ class TestMergesInARestoredBackup:
         erase_guest = installation.container.erase_guest()
         with pytest.raises(RecordUnreadable):
             erase_guest.repeat_from_file()
-        assert erase_guest.guests_not_erased() == [GOES]
+        assert erase_guest.guests_not_erased() == [MERGED]
 
     def test_an_erased_guest_stays_in_the_file(self, installation: Installation) -> None:
         file = installation.container.erasure_file()
-        file.note(STAYS, installation.clock.now(), ())
-        file.note(GOES, installation.clock.now(), (), merged_into=STAYS)
-        assert list(file.erased()) == [STAYS, GOES]
+        file.note(REMAINING, installation.clock.now(), ())
+        file.note(MERGED, installation.clock.now(), (), merged_into=REMAINING)
+        assert list(file.erased()) == [REMAINING, MERGED]
 
     def test_the_worker_moves_late_records_before_the_erasure_file_becomes_writable(
         self, installation: Installation, tmp_path: Path
     ) -> None:
-        installation.stored_card(guest_id=GOES)
-        references = references_of(installation.storage, GOES)
+        installation.stored_card(guest_id=MERGED)
+        references = references_of(installation.storage, MERGED)
         file = tmp_path / "erasures.txt"
         file.mkdir()
         merge(installation)
         session = installation.add_card()
-        installation.put_session(replace(session, guest_id=GOES))
+        installation.put_session(replace(session, guest_id=MERGED))
         installation.clock.advance(MAX_REQUEST_DURATION)
         with pytest.raises(ServiceUnavailable):
             installation.container.finish_erasures()()
-        assert installation.session(session.token_id).guest_id == STAYS
+        assert installation.session(session.token_id).guest_id == REMAINING
         file.rmdir()
         finish(installation)
         known = installation.container.erasure_file()
-        assert known.merged() == {GOES: STAYS}
-        assert known.erased() == {GOES: references}
+        assert known.merged() == {MERGED: REMAINING}
+        assert known.erased() == {MERGED: references}
 
     def test_erasing_a_guest_adds_the_guests_merges_to_the_erasure_file(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         merge(installation)
         (tmp_path / "erasures.txt").unlink()
-        installation.erase_guest(STAYS)
+        installation.erase_guest(REMAINING)
         file = installation.container.erasure_file()
-        assert {*file.erased()} == {GOES, STAYS}
-        assert file.merged() == {GOES: STAYS}
+        assert {*file.erased()} == {MERGED, REMAINING}
+        assert file.merged() == {MERGED: REMAINING}
 
     def test_repeating_a_merge_restores_guest_references(self, installation: Installation) -> None:
-        installation.stored_card(guest_id=GOES)
+        installation.stored_card(guest_id=MERGED)
         merge(installation)
-        references = {each for _, each in references_of(installation.storage, STAYS)}
+        references = {each for _, each in references_of(installation.storage, REMAINING)}
         for table in ("payment_accounts", "card_sessions", "former_guest_references"):
             installation.loses(table)
         restore_a_backup_from_before(installation)
         installation.container.erase_guest().repeat_from_file()
-        assert {each for _, each in references_of(installation.storage, STAYS)} == references
+        assert {each for _, each in references_of(installation.storage, REMAINING)} == references
 
     def test_a_truncated_line_about_a_merge_does_not_erase_the_remaining_guest(
         self, installation: Installation, tmp_path: Path
@@ -608,30 +616,30 @@ class TestMergesInARestoredBackup:
         for length in range(len(line)):
             file.write_text(line[:length])
             found = installation.container.erasure_file().erased()
-            assert list(found) == ([GOES] if len(named) <= length else []), line[:length]
+            assert list(found) == ([MERGED] if len(named) <= length else []), line[:length]
 
 
 def test_an_earlier_release_does_not_delete_merged_cards(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
+    account = installation.stored_card(guest_id=MERGED)
     merge(installation)
     # What 0.2.0 does with each row of `erasures`, whatever the new column says.
     installation.clock.advance(MAX_REQUEST_DURATION)
     with committed(installation.storage) as unit:
-        assert unit.guest_references.of(GOES) == []
-        erasure = unit.erasures.get(GOES)
+        assert unit.guest_references.of(MERGED) == []
+        erasure = unit.erasures.get(MERGED)
         assert erasure is not None
         note_event = installation.container.note_event()
-        end_and_blank(unit, note_event, GOES, installation.clock.now())
-        unit.guest_references.remove(GOES)
+        end_and_blank(unit, note_event, MERGED, installation.clock.now())
+        unit.guest_references.remove(MERGED)
         unit.erasures.update(erasure.done(installation.clock.now()))
     finish(installation)
     assert ids(installation.accounts()) == [account.account_id]
     assert installation.tokens_at_psp() == {account.token}
-    assert references_of(installation.storage, STAYS)
+    assert references_of(installation.storage, REMAINING)
 
 
 def test_the_id_of_a_merged_guest_outlives_old_records(installation: Installation) -> None:
-    account = installation.stored_card(guest_id=GOES)
+    account = installation.stored_card(guest_id=MERGED)
     merge(installation)
     finish(installation)
     installation.remove_card(installation.account(account.account_id))
@@ -641,27 +649,27 @@ def test_the_id_of_a_merged_guest_outlives_old_records(installation: Installatio
         assert unit.accounts.forget(before=later) == 1
         assert unit.sessions.forget(before=later) == 1
     with installation.storage.read() as unit:
-        assert unit.erasures.merged_into(STAYS) == [GOES]
+        assert unit.erasures.merged_into(REMAINING) == [MERGED]
         # A later erasure must still find the guest at the PSP.
-        assert unit.guest_references.of(STAYS)
+        assert unit.guest_references.of(REMAINING)
 
 
 def test_a_merge_is_refused_if_a_card_cannot_be_decoded(installation: Installation) -> None:
-    installation.stored_card(guest_id=GOES)
+    installation.stored_card(guest_id=MERGED)
     change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
     with pytest.raises(RecordUnreadable):
         merge(installation, last_fours=["4242"])
     with installation.storage.read() as unit:
-        assert unit.guests.get(GOES) is not None
-        assert unit.erasures.get(GOES) is None
+        assert unit.guests.get(MERGED) is not None
+        assert unit.erasures.get(MERGED) is None
 
 
 def test_an_unreadable_merged_card_does_not_stop_an_erasure(installation: Installation) -> None:
-    installation.stored_card(guest_id=GOES)
+    installation.stored_card(guest_id=MERGED)
     merge(installation)
     finish(installation)
     change_by_hand(installation.storage, "UPDATE payment_accounts SET source = 77")
-    installation.erase_guest(STAYS)
+    installation.erase_guest(REMAINING)
     finish(installation)
     assert are_erased(installation)
     assert installation.tokens_at_psp() == frozenset()
@@ -670,13 +678,13 @@ def test_an_unreadable_merged_card_does_not_stop_an_erasure(installation: Instal
 def test_a_merge_keeps_the_general_consent_to_a_card_of_both(installation: Installation) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(minutes=5))
-    booked = installation.stored_card(guest_id=GOES)
+    booked = installation.stored_card(guest_id=MERGED)
     until = installation.clock.now() + DAY
     installation.put_account(replace(booked, keep_until=until, consent_version="booking-2026-11"))
 
     merge(installation)
 
-    (account,) = installation.accounts(STAYS)
+    (account,) = installation.accounts(REMAINING)
     assert account.account_id == booked.account_id
     assert (account.keep_until, account.consent_version) == (None, kept.consent_version)
     assert {each.token_id for each in installation.consents(account)} == {

@@ -266,7 +266,13 @@ class TestMerge:
         result = two.run(*merge, typed="y\n")
 
         assert result.exit_code == 0, result.output
-        for text in ("stays", "goes", "Adah", a_guest().full_name, an_account(1).last_four):
+        for text in (
+            "remaining guest",
+            "merged guest",
+            "Adah",
+            a_guest().full_name,
+            an_account(1).last_four,
+        ):
             assert text in result.stdout
         assert result.stdout.endswith(f"merged {OTHER_GUEST_ID} into {GUEST_ID}\n")
         assert "This cannot be undone [y/N]" in result.stderr
