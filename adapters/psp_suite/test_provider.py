@@ -301,7 +301,7 @@ class TestPage:
 
     @pytest.mark.parametrize("avs", [True, False])
     @pytest.mark.parametrize("name", [field.name for field in fields(BillingInfo)])
-    def test_each_field_of_the_billing_address_can_be_sent_to_the_page_alone(
+    def test_each_field_of_the_billing_address_can_be_sent_to_the_page_without_the_others(
         self, psp: PspUnderTest, session: Session, name: str, avs: bool
     ) -> None:
         billing_info = BillingInfo(**{name: getattr(BILLING, name)})
@@ -365,7 +365,7 @@ class TestGuestReference:
             {"guest_name": "", "guest_email": None},
         ],
     )
-    def test_another_guest_or_center_or_a_request_without_a_name_gets_another_guest_reference(
+    def test_requests_for_another_guest_or_center_or_without_a_name_get_another_guest_reference(
         self, session: Session, changes: Mapping[str, Any]
     ) -> None:
         assert session.another(**changes).page.guest_reference != session.page.guest_reference
@@ -501,7 +501,7 @@ class TestEvidence:
 
     @needs(Ability.JSON)
     @for_each("field", lambda facts: facts.nullable if reported(facts) else ())
-    def test_a_webhook_with_a_null_field_still_reports_a_card_or_a_token_to_discard(
+    def test_a_webhook_with_a_null_field_still_reports_the_token_of_the_card(
         self, session: Session, field: str
     ) -> None:
         session.type_card()
@@ -689,7 +689,7 @@ class TestCard:
         assert re.sub(r"\W|_", "", first.fingerprint) not in shown
 
     @pytest.mark.parametrize("expiry", [(1, 2027), (10, 2030), (12, 2099)])
-    def test_the_expiry_month_of_a_card_is_reported_for_any_month(
+    def test_the_expiry_date_of_a_card_is_reported_as_typed(
         self, session: Session, expiry: tuple[int, int]
     ) -> None:
         card = session.collect(expiry=expiry).card
@@ -704,7 +704,7 @@ class TestCard:
 
         assert checked.collect(card).avs is AvsResult.NOT_CHECKED
 
-    def test_a_page_that_the_guest_left_accepts_a_card_unless_the_psp_closed_it(
+    def test_a_page_that_the_guest_left_still_accepts_a_card_unless_the_psp_closed_it(
         self, session: Session
     ) -> None:
         session.psp.leave(session.page)
@@ -763,7 +763,7 @@ class TestClose:
         assert session.outcome() == PageClosed()
 
     @pytest.mark.parametrize("suffix", [*UNKNOWN, *(f"/{each}?" for each in CLOSES)])
-    def test_closing_a_page_unknown_to_the_psp_closes_no_other_page(
+    def test_closing_a_page_unknown_to_the_psp_does_not_close_another_page(
         self, session: Session, suffix: str
     ) -> None:
         unknown = replace(session.page, reference=session.page.reference + suffix)
@@ -871,7 +871,7 @@ class TestForgottenGuest:
         assert psp.tokens(MAIN) == {card.token}
 
     @needs(Ability.TELLS_OUTCOME)
-    def test_the_page_of_a_forgotten_guest_does_not_restore_the_card(
+    def test_the_page_of_a_forgotten_guest_does_not_report_the_deleted_card(
         self, session: Session
     ) -> None:
         session.type_card()
@@ -915,7 +915,7 @@ class TestDiscardedToken:
 
     # Shows F11.
     @needs(Ability.TELLS_OUTCOME)
-    def test_the_page_of_a_discarded_token_does_not_restore_the_token(
+    def test_the_page_of_a_discarded_token_does_not_report_the_token_again(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         session.discard(session.collect().card)
@@ -952,7 +952,7 @@ class TestReadCard:
         assert abs(psp.clock.now() - reading.read_at) <= SECOND
 
     @needs(Ability.REMOTE)
-    def test_the_read_at_time_of_a_card_is_not_later_than_the_request_for_the_card(
+    def test_the_time_in_read_at_is_not_later_than_the_request_for_the_card(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         card, asked_at = session.collect().card, psp.clock.now()
@@ -967,7 +967,7 @@ class TestReadCard:
         # A webhook that arrived in the meantime may report a later change.
         assert session.read(card).read_at <= asked_at
 
-    def test_reading_a_card_returns_the_number_or_expiry_date_that_the_bank_changed(
+    def test_reading_a_card_returns_the_new_number_and_expiry_date_after_the_bank_changed_them(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         untouched = session.another(guest_id=OTHER_GUEST_ID).collect().card
@@ -1144,7 +1144,7 @@ class TestWebhook:
         assert notice.merchant_account == MAIN
 
     @for_each("kind", lambda facts: facts.silent_events)
-    def test_a_webhook_about_another_subject_returns_no_notices(
+    def test_reading_a_webhook_about_another_subject_returns_no_notices(
         self, session: Session, kind: str
     ) -> None:
         assert list(session.adapter.read_webhook(signed(session.psp, session.event(kind)))) == []
@@ -1212,7 +1212,7 @@ class TestSignature:
         assert_rejected(adapter, (replace(delivery, headers=headers) for headers in malformed))
 
     # Shows S13.
-    def test_damaging_a_signature_does_not_change_what_is_read_from_the_webhook(
+    def test_a_webhook_with_a_damaged_signature_is_either_rejected_or_read_unchanged(
         self, adapter: PaymentProvider, delivery: WebhookDelivery
     ) -> None:
         sound = adapter.read_webhook(delivery)
@@ -1503,7 +1503,7 @@ class TestLists:
         return request
 
     @for_each("part", lambda facts: (0, 0.3, 0.6, 0.9, 0.99) if facts.list_lag else ())
-    def test_a_repeated_start_creates_no_second_page_before_a_list_shows_the_first_page(
+    def test_repeating_start_before_a_list_shows_the_page_does_not_create_a_second_page(
         self, psp: PspUnderTest, adapter: PaymentProvider, request_: HostedPageRequest, part: float
     ) -> None:
         # Within a second after `begun_at`, an adapter may create the page without reading the list.
@@ -1655,7 +1655,7 @@ class TestResponseAboutAnotherObject:
 
     @needs(Ability.TELLS_OUTCOME)
     @pytest.mark.parametrize("has_card", [False, True])
-    def test_a_response_about_another_page_is_not_taken_for_the_outcome(
+    def test_a_response_about_another_page_is_not_mistaken_for_the_outcome(
         self, psp: PspUnderTest, session: Session, other: Session, has_card: bool
     ) -> None:
         if has_card:
@@ -1674,7 +1674,7 @@ class TestResponseAboutAnotherObject:
     @needs(Ability.NAMES_SESSIONS)
     @for_each("call", lambda facts: range(1, facts.calls[Method.START] + 1))
     @pytest.mark.parametrize("guest_id", [GUEST_ID, OTHER_GUEST_ID])
-    def test_a_response_about_another_session_or_guest_is_not_taken_for_the_new_page(
+    def test_a_response_about_another_session_or_guest_is_not_mistaken_for_the_new_page(
         self, psp: PspUnderTest, session: Session, other: Session, call: int, guest_id: GuestId
     ) -> None:
         bodies = bodies_of(psp, lambda: session.another(guest_id=guest_id))
@@ -1686,7 +1686,7 @@ class TestResponseAboutAnotherObject:
         assert page is None or call < psp.facts.calls[Method.START]
 
     @for_each("call", lambda facts: {facts.calls[Method.START]} - {1})
-    def test_a_response_that_names_another_guest_does_not_create_a_page_for_that_guest(
+    def test_start_does_not_return_a_page_for_another_guest_named_in_a_response(
         self, psp: PspUnderTest, session: Session, other: Session, call: int
     ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
@@ -1711,7 +1711,7 @@ class TestResponseAboutAnotherObject:
         with pytest.raises(ProviderUnavailable):
             session.read(card)
 
-    def test_a_response_that_names_another_guest_is_not_taken_for_the_outcome(
+    def test_a_response_that_names_another_guest_is_not_mistaken_for_the_outcome(
         self, session: Session, other: Session
     ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))
@@ -1769,7 +1769,7 @@ class TestNullField:
     @for_each(
         "field", lambda facts: facts.nullable if facts.calls[Method.OUTCOME_WITH_CARD] else ()
     )
-    def test_a_response_with_a_null_field_still_reports_a_card_or_a_token_to_discard(
+    def test_a_response_with_a_null_field_still_reports_the_token_of_the_card_or_a_closed_page(
         self, session: Session, field: str
     ) -> None:
         card = session.collect().card
@@ -1872,7 +1872,7 @@ class TestMerchantAccountWithoutKeys:
                 act()
 
     @needs(Ability.CLOSES_PAGES)
-    def test_a_page_does_not_count_as_closed_if_the_keys_of_its_merchant_account_are_missing(
+    def test_closing_a_page_fails_if_the_keys_of_its_merchant_account_are_missing(
         self, session: Session
     ) -> None:
         elsewhere = replace(session.request, merchant_account=NOBODYS)
@@ -2177,7 +2177,7 @@ class TestCalls:
 
         assert psp.count_pages() == 0
 
-    def test_a_call_whose_response_is_lost_has_its_full_effect(
+    def test_a_call_takes_full_effect_at_the_psp_even_if_its_response_is_lost(
         self, psp: PspUnderTest, adapter: PaymentProvider
     ) -> None:
         psp.have(Trouble.RESPONSE_LOST, from_call=psp.facts.calls[Method.START])
