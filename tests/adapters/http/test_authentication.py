@@ -113,7 +113,7 @@ def test_using_a_revoked_token_is_logged_even_while_the_callers_address_is_throt
 
 
 # Shows S16.
-def test_the_limit_for_an_address_counts_only_failed_authentications(api: Api) -> None:
+def test_the_limit_for_a_network_address_counts_only_failed_authentications(api: Api) -> None:
     bad = {"Authorization": "bearer wrong"}
     statuses = [api.send("GET", ACCOUNTS, headers=bad).status_code for _ in range(31)]
 

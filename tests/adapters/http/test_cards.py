@@ -81,7 +81,7 @@ def test_only_callers_that_may_charge_cards_see_the_payment_reference(
     assert account.token not in without.text
 
 
-def test_the_consent_to_a_card_can_be_read_until_the_card_is_removed(api: Api) -> None:
+def test_the_consent_to_store_a_card_can_be_read_until_the_card_is_removed(api: Api) -> None:
     account = api.installation.stored_card()
     path = f"{ACCOUNTS}/{account.account_id}/consent"
 

@@ -6,7 +6,7 @@ from tests.adapters.http.api import Api
 from tests.builders import CENTER_ID
 
 
-def test_reading_a_center_shows_how_it_takes_cards(api: Api) -> None:
+def test_reading_a_center_shows_its_settings_for_cards(api: Api) -> None:
     api.installation.configure(
         avs=True, redirect_origins=("https://shop.example", "myspa://"), link_minutes=43_200
     )

@@ -60,7 +60,9 @@ def test_request_counts_of_past_time_windows_are_deleted_from_memory(
     assert len(counts) <= 1_200
 
 
-def test_counting_requests_in_memory_starts_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_requests_in_memory_does_not_start_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(threading.Thread, "start")
 
     assert CountsInMemory().incr("caller", 60) == 1

@@ -84,7 +84,7 @@ def test_the_qr_code_of_a_session_is_served_as_an_svg_image(api: Api, session: C
     assert result.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-def test_the_link_of_an_earlier_release_fits_into_the_qr_code(api: Api) -> None:
+def test_the_link_of_a_session_from_an_earlier_release_fits_into_the_qr_code(api: Api) -> None:
     # Percent-encoded, this is too long for any code.
     long = f"https://shop.example/?{'&' * 2000}"
     session = replace(api.installation.add_card(redirect_uri=long), link_key=None)
@@ -156,7 +156,7 @@ def test_a_cancel_form_sent_from_another_site_does_not_cancel_the_session(
     assert cancelled_by(api, session) is None
 
 
-def test_a_forged_desk_link_or_the_link_of_a_revoked_access_token_does_not_work(
+def test_a_desk_link_that_is_forged_or_made_with_a_revoked_access_token_is_refused(
     api: Api, session: CardSession, desk: str
 ) -> None:
     token = form_token(api, desk)

@@ -10,7 +10,7 @@ from tests.installation import Installation
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "TRACE"])
-def test_the_404_response_for_an_unknown_path_has_the_error_format_of_similar_paths(
+def test_a_404_response_has_the_error_envelope_only_if_the_path_begins_like_an_api_path(
     refusing: Api, method: str
 ) -> None:
     in_the_envelope = (
@@ -57,7 +57,7 @@ def test_a_browser_that_requests_an_unknown_path_gets_a_helpful_page(
         ("/webhooks/fake", "POST"),
     ],
 )
-def test_an_unsupported_http_method_is_refused_with_the_allowed_methods(
+def test_the_refusal_of_an_unsupported_http_method_lists_the_allowed_methods(
     refusing: Api, path: str, allowed: str
 ) -> None:
     form = refused if path.startswith("/api/v1/") else refused_bare
@@ -74,7 +74,7 @@ def test_an_unsupported_http_method_is_refused_with_the_allowed_methods(
 
 
 @pytest.mark.parametrize("path", ["/hosted-payments", "/hosted-payments/return"])
-def test_an_unsupported_http_method_for_a_guests_page_is_refused_with_a_page(
+def test_the_refusal_of_an_unsupported_http_method_for_a_guests_page_is_an_html_page(
     refusing: Api, path: str
 ) -> None:
     result = refusing.send("PATCH", path, authenticated=False)

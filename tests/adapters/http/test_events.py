@@ -23,7 +23,7 @@ def test_an_event_in_the_list_has_the_same_bytes_as_the_event_sent_to_endpoints(
     assert read.content == b'{"success":true,"error":null,"event":' + pushed + b"}"
 
 
-def test_a_client_can_follow_the_list_of_events_from_position_to_position(
+def test_a_client_can_continue_reading_the_list_of_events_from_the_last_position(
     installation: Installation,
 ) -> None:
     installation.removed_card()

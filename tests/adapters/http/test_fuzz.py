@@ -115,10 +115,10 @@ def test_every_response_to_a_generated_request_matches_the_openapi_document(
 
 
 # Shows S17.
-def test_every_response_in_a_generated_history_matches_the_openapi_document(
+def test_every_response_in_a_generated_sequence_of_requests_matches_the_openapi_document(
     tmp_path: Path, checks: list[CheckFunction]
 ) -> None:
-    """The histories follow the links of the document. Guests type cards on the opened pages."""
+    """The sequences follow the links of the document. Guests type cards on the opened pages."""
     import schemathesis
     from schemathesis.specs.openapi.checks import use_after_free
 

@@ -16,7 +16,7 @@ GUEST = f"/api/v1/guests/{OTHER_GUEST_ID}"
 ADA = {"first_name": "Ada", "last_name": "Lovelace", "email": "ada@guests.example"}
 
 
-def test_a_guest_with_a_card_can_be_added_through_the_api_alone(api: Api) -> None:
+def test_a_guest_who_was_added_through_the_api_can_store_a_card(api: Api) -> None:
     created = api.put(GUEST, ADA)
 
     assert created.status_code == 200
@@ -129,7 +129,9 @@ def put_if(api: Api, if_match: str, last_name: str = "Li", guest: str = ON_FILE)
     return api.send("PUT", guest, body=body, headers=headers)
 
 
-def test_if_match_prevents_overwriting_a_guest_that_another_client_has_changed(api: Api) -> None:
+def test_an_if_match_header_prevents_overwriting_a_guest_that_another_client_has_changed(
+    api: Api,
+) -> None:
     tag = api.get(ON_FILE).headers["etag"]
     first = put_if(api, tag)
     second = put_if(api, tag, "Ríos")
@@ -144,7 +146,7 @@ def test_if_match_prevents_overwriting_a_guest_that_another_client_has_changed(a
     assert put_if(api, tag, "Ríos").status_code == 200
 
 
-def test_if_match_accepts_only_a_strong_entity_tag_of_the_guest(api: Api) -> None:
+def test_an_if_match_header_matches_only_a_strong_entity_tag_of_the_guest(api: Api) -> None:
     tag = api.get(ON_FILE).headers["etag"]
 
     assert re.fullmatch('"[0-9a-f]{32}"', tag)
@@ -155,12 +157,12 @@ def test_if_match_accepts_only_a_strong_entity_tag_of_the_guest(api: Api) -> Non
     assert put_if(api, "*").status_code == 200
 
 
-def test_a_put_with_if_match_does_not_create_a_guest(api: Api) -> None:
+def test_a_put_with_an_if_match_header_does_not_create_a_guest(api: Api) -> None:
     assert put_if(api, "*", guest=GUEST).status_code == 412
     assert api.get(GUEST).status_code == 404
 
 
-def test_a_caller_that_may_not_read_guests_may_not_send_if_match(
+def test_a_caller_that_may_not_read_guests_may_not_send_an_if_match_header(
     installation: Installation, api: Api
 ) -> None:
     blind = Api(installation, installation.a_caller(Permission.GUESTS_EDIT))

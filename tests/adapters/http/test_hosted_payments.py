@@ -63,7 +63,7 @@ def sent_back(api: Api, session: CardSession, leg: str = "return", claim: str = 
     return result.headers["location"]
 
 
-def test_a_guest_who_goes_back_without_a_card_is_logged_with_the_session(api: Api) -> None:
+def test_the_log_names_the_session_of_a_guest_who_goes_back_without_a_card(api: Api) -> None:
     session = api.installation.add_card()
 
     with capture_logs() as lines:
@@ -137,7 +137,7 @@ def test_a_form_with_which_a_psp_returns_the_browser_is_refused_if_it_is_too_lon
         assert result.status_code == status
 
 
-def test_a_hosted_page_that_needs_a_form_is_opened_by_a_button(api: Api) -> None:
+def test_a_button_opens_a_hosted_page_that_expects_a_submitted_form(api: Api) -> None:
     start, fields = api.installation.provider.start, {"signed": '"><script>', "empty": ""}
     api.installation.provider.start = lambda request: replace(start(request), fields=fields)
     session = api.installation.add_card()
@@ -403,7 +403,7 @@ def asked(asking: Api) -> CardSession:
 AGREED = re.compile(r'<button name="agreed" value="(\w{64})" aria-describedby="consent">')
 
 
-def test_our_own_page_shows_the_consent_text_if_the_psps_page_cannot_show_it(
+def test_the_service_shows_the_consent_text_if_the_psps_page_cannot_show_it(
     asking: Api, asked: CardSession
 ) -> None:
     result = opened(asking, asked)
@@ -478,7 +478,7 @@ def test_browsers_send_the_consent_cookie_only_to_this_service(api: Api) -> None
 
 @pytest.mark.installed(base_url=PUBLIC_URL, CARDONFILE_ALLOW_FAKE_PSP="1")
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_only_the_browser_that_opened_a_link_returns_there_after_an_unaccepted_card(
+def test_only_the_browser_that_opened_a_link_returns_to_the_link_after_an_unaccepted_card(
     api: Api, method: str
 ) -> None:
     api.installation.configure(**NO_PREPAID)

@@ -19,7 +19,7 @@ from tests.builders import CENTER_ID
 ID: Final = "x-request-id"
 
 
-def test_a_path_without_the_api_prefix_returns_the_same_responses(api: Api) -> None:
+def test_a_path_returns_the_same_response_with_or_without_the_api_prefix(api: Api) -> None:
     client = api.installation.client()
     headers = {"Authorization": f"apikey {api.token}"}
 
@@ -76,7 +76,7 @@ def test_a_request_for_a_static_file_is_logged_by_its_route(api: Api) -> None:
         ),
     ],
 )
-def test_a_refused_add_card_request_is_logged_with_the_guest_or_the_center(
+def test_the_log_line_about_a_refused_add_card_request_contains_the_guest_and_center_ids(
     api: Api, guest: str, body: object, error: str, ids: list[str | None]
 ) -> None:
     text = body if isinstance(body, str) else json.dumps(body)
@@ -101,7 +101,9 @@ REPLACED: Final = (
 )
 
 
-def test_a_request_id_is_replaced_only_if_it_is_malformed_or_looks_private(api: Api) -> None:
+def test_a_request_id_is_replaced_only_if_it_is_malformed_or_resembles_a_card_number_or_token(
+    api: Api,
+) -> None:
     for sent in SENT:
         assert api.send("GET", "/healthz", headers={"X-Request-ID": sent}).headers[ID] == sent
     for sent in REPLACED:
@@ -111,7 +113,7 @@ def test_a_request_id_is_replaced_only_if_it_is_malformed_or_looks_private(api: 
         assert [line["request_id"] for line in lines] == [given]
 
 
-def test_every_log_line_about_a_request_contains_the_id_that_its_response_has(api: Api) -> None:
+def test_every_log_line_about_a_request_contains_the_request_id_of_the_response(api: Api) -> None:
     def fail(*_: object, **__: object) -> None:
         raise ValueError
 

@@ -40,7 +40,7 @@ def schemas(part: object) -> Iterator[dict[str, object]]:
         yield from schemas(inner)
 
 
-def test_generators_of_clients_can_read_the_schemas_of_the_openapi_document() -> None:
+def test_client_generators_can_read_the_schemas_of_the_openapi_document() -> None:
     # They apply a format beside `anyOf` to null too, or ignore it.
     assert [each for each in schemas(DOCUMENT) if {"anyOf", "format"} <= each.keys()] == []
     described = DOCUMENT["components"]["schemas"]
@@ -135,7 +135,7 @@ TYPES: Final = {
 """Every type, with its code and its message if that is fixed. Clients rely on each: none changes."""
 
 
-def test_the_type_code_and_message_of_each_error_do_not_change() -> None:
+def test_the_type_and_code_and_message_of_each_error_do_not_change() -> None:
     every = [
         (refusal.type, (refusal.code, getattr(refusal, "message", None)))
         for module in (domain.errors, adapters.http.errors)
@@ -230,7 +230,7 @@ def test_every_request_example_works_with_the_records_of_the_demo(
     installation.reconcile()
 
 
-def test_the_openapi_document_allows_future_event_types_in_each_webhook() -> None:
+def test_every_webhook_in_the_openapi_document_allows_event_types_of_later_releases() -> None:
     """Later releases may add event types."""
     for name, webhook in DOCUMENT["webhooks"].items():
         content = webhook["post"]["requestBody"]["content"]["application/json"]

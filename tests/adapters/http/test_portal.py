@@ -176,7 +176,9 @@ def test_a_confirmation_step_explains_what_removing_a_card_means(api: Api, link:
     assert browse(api, cookie, of_card(account, "remove")).status_code == 303
 
 
-def test_the_portal_confirms_once_what_the_guest_did_in_this_visit(api: Api, link: str) -> None:
+def test_the_portal_confirms_a_change_only_once_and_only_in_the_same_visit(
+    api: Api, link: str
+) -> None:
     account, cookie, other = only_card(api), entered(api, link), entered(api, link)
     token = token_in(browse(api, cookie))
     removed = post(api, of_card(account, "remove"), token, cookie)
@@ -248,7 +250,7 @@ def test_the_portal_reloads_itself_while_a_new_card_is_being_saved(api: Api, lin
     assert "form-action" not in page.headers["content-security-policy"]
 
 
-def test_removing_a_card_because_it_was_replaced_is_logged(api: Api, link: str) -> None:
+def test_replacing_a_card_logs_the_removal_of_the_old_card(api: Api, link: str) -> None:
     account, cookie = only_card(api), entered(api, link)
     session = replacing(api, account, cookie)
 

@@ -128,7 +128,9 @@ def test_a_session_shows_the_values_sent_by_the_client(api: Api) -> None:
 
 
 # Shows S28.
-def test_other_callers_see_the_link_of_a_session_only_if_they_may_read_its_guest(api: Api) -> None:
+def test_a_caller_sees_the_link_of_another_callers_session_only_if_it_may_read_the_guest(
+    api: Api,
+) -> None:
     adds = frozenset({Permission.GUESTS_ADD})
     views = adds | {Permission.GUESTS_VIEW}
     added = api.post(GOOD_BODY).json

@@ -44,7 +44,7 @@ def test_an_accepted_webhook_wakes_the_reconciler(api: Api) -> None:
 
 # Shows F26.
 @pytest.mark.installed(busy_timeout_seconds=LIMIT_SECONDS)
-def test_receiving_many_concurrent_webhooks_stores_one_card(
+def test_many_concurrent_deliveries_of_one_webhook_store_one_card(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a slow machine, some would otherwise wait too long for their turn to write, and get 503.
