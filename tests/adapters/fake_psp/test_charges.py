@@ -63,7 +63,7 @@ def test_the_number_of_the_test_card_decides_the_result_of_a_charge(
     assert answered.json.items() >= request_of(account).items()
 
 
-def test_charging_a_removed_card_or_the_card_of_another_guest_reports_card_gone(
+def test_charging_a_removed_card_or_another_guests_card_returns_the_status_card_gone(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

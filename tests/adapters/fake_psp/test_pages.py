@@ -117,7 +117,7 @@ def test_the_card_form_loads_nothing_from_other_hosts(browser: Browser) -> None:
         assert browser.client.simulate_get(address).status_code in (200, 303)
 
 
-def test_the_fake_psp_serves_only_its_static_files(browser: Browser) -> None:
+def test_the_fake_psp_does_not_serve_files_other_than_its_static_files(browser: Browser) -> None:
     for name in ("none.css", "..%2fpages.py", "%2e%2e%2fpsp.py"):
         assert browser.client.simulate_get(f"/fake-psp/static/{name}").status_code == 404
 
@@ -225,7 +225,7 @@ def test_the_error_summary_of_the_card_form_links_to_every_invalid_field(verifie
 
 
 @pytest.mark.parametrize("cvc", ["98761", "987"], ids=["refused at once", "refused as a card"])
-def test_the_card_form_shows_typed_values_again_except_the_card_number_or_cvc(
+def test_the_card_form_shows_typed_values_again_except_the_card_number_and_cvc(
     verified: Browser, cvc: str
 ) -> None:
     address = {**ADDRESS, "city": '"Ålesund" & co', "state": ""}
@@ -257,7 +257,7 @@ def test_the_card_form_refuses_values_that_are_not_utf_8(verified: Browser) -> N
         assert errors(verified.send_body(body))["address"] == ENGLISH.text("form.fault.unclean")
 
 
-def test_a_malformed_page_reference_is_not_found(browser: Browser) -> None:
+def test_an_unknown_or_malformed_page_reference_responds_404(browser: Browser) -> None:
     for odd in ("page_none", "%00", "%ff", "%ED%A0%80", "a" * 5000, "'"):
         result = browser.client.simulate_get(f"/fake-psp/pages/{odd}")
         assert result.status_code == 404
@@ -410,7 +410,7 @@ def test_the_card_form_asks_the_guest_to_try_again_if_the_database_is_locked(
 
 
 # Shows S9.
-def test_the_security_headers_of_the_card_form_block_other_sites(browser: Browser) -> None:
+def test_the_security_headers_protect_the_card_form_from_other_sites(browser: Browser) -> None:
     pages = [browser.open(), browser.pay(cvc="")]
     leaving = [browser.pay(DECLINED), browser.pay(CHALLENGE)]
     pages.append(browser.open(challenge=True))

@@ -23,7 +23,9 @@ def test_a_page_of_the_fake_psp_stays_open_for_at_least_30_minutes(provider: Fak
     assert page.ends_at == START + timedelta(minutes=30)
 
 
-def test_creating_a_page_again_with_other_parameters_is_refused(provider: FakeProvider) -> None:
+def test_reusing_an_idempotency_key_for_a_page_with_other_parameters_is_refused(
+    provider: FakeProvider,
+) -> None:
     provider.start(REQUEST)
 
     with pytest.raises(ProviderRefused):

@@ -224,7 +224,7 @@ def test_impossible_card_details_from_mollie_count_as_an_outage(
     assert raised.value.details.param == f"details.{next(iter(details))}"
 
 
-def test_a_card_is_dated_by_its_mandate_if_the_payment_has_no_time(shop: Shop) -> None:
+def test_a_card_gets_the_time_of_its_mandate_if_the_payment_has_no_time(shop: Shop) -> None:
     page = shop.start()
     shop.clock.advance(MINUTE)
     shop.mollie.type_card(page.reference, GOOD)
@@ -348,13 +348,13 @@ def test_a_payment_includes_the_webhook_address_only_if_mollie_can_reach_it(
     assert payment.get("webhookUrl") == url
 
 
-def test_an_email_address_that_mollie_refuses_does_not_prevent_the_page(shop: Shop) -> None:
+def test_a_page_is_created_even_if_mollie_refuses_the_email_address(shop: Shop) -> None:
     page = shop.start(guest_email="zoë@guests.example")
 
     assert shop.main.customers[page.guest_reference]["email"] is None
 
 
-def test_the_refusal_of_a_page_reports_the_customer_that_mollie_created(shop: Shop) -> None:
+def test_a_refusal_to_create_a_page_reports_the_customer_that_mollie_created(shop: Shop) -> None:
     shop.main.methods = ["ideal"]
 
     with pytest.raises(ProviderRefused) as refused:
@@ -387,7 +387,7 @@ def test_the_page_is_in_the_closest_language_that_mollie_supports(
 
 
 @pytest.mark.parametrize("call", [CUSTOMERS, PAYMENTS, "GET /v2/profiles/me"])
-def test_a_response_from_mollie_in_live_mode_is_not_used_with_a_test_key(
+def test_a_live_mode_response_from_mollie_is_not_used_with_a_test_key(
     shop: Shop, call: str
 ) -> None:
     shop.answered_with(call, mode="live")
@@ -399,7 +399,7 @@ def test_a_response_from_mollie_in_live_mode_is_not_used_with_a_test_key(
     assert TEST_KEY not in str(raised.value)
 
 
-def test_a_page_ends_at_the_time_given_by_mollie(shop: Shop) -> None:
+def test_a_page_expires_at_the_time_given_by_mollie(shop: Shop) -> None:
     shop.answered_with(PAYMENTS, expiresAt=(shop.clock.now() + HOUR).isoformat())
 
     assert shop.start().ends_at == shop.clock.now() + HOUR
@@ -411,7 +411,9 @@ def test_the_return_uri_is_used_if_mollie_returns_no_address_for_a_page(shop: Sh
     assert shop.start().address == shop.request.return_uri
 
 
-def test_a_payment_whose_customer_was_deleted_counts_as_closed_after_its_end(shop: Shop) -> None:
+def test_a_payment_whose_customer_was_deleted_counts_as_closed_once_it_has_expired(
+    shop: Shop,
+) -> None:
     page = shop.start()
     shop.mollie.delete_customer(shop.main, page.guest_reference)
     del shop.main.payments[page.reference]["customerId"]

@@ -12,7 +12,7 @@ from domain.billing import COUNTRY_CODES
     ("country", "alpha_3", "numeric"),
     [("ES", "ESP", "724"), ("AF", "AFG", "004"), ("ZW", "ZWE", "716")],
 )
-def test_each_country_has_an_alpha_3_code_besides_a_numeric_code(
+def test_each_country_has_an_alpha_3_code_and_a_numeric_code(
     country: str, alpha_3: str, numeric: str
 ) -> None:
     assert (ALPHA_3[country], NUMERIC[country]) == (alpha_3, numeric)

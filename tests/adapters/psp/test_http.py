@@ -182,7 +182,7 @@ class TestConnection:
         with HttpClient(psp.url, retry_policy=CALM) as client:
             assert client.send("GET", "/").status == 200
 
-    def test_a_connection_that_a_psp_refuses_is_reported_by_its_error_type(self) -> None:
+    def test_a_refused_connection_is_reported_with_the_type_of_the_error(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
@@ -278,7 +278,7 @@ def test_requests_are_sent_to_the_base_url_with_the_configured_headers(
     assert (request.headers["x-key"], request.headers["x-more"]) == ("1", "2")
 
 
-def test_the_error_about_a_key_that_does_not_fit_in_a_header_does_not_show_the_key(
+def test_the_error_about_a_key_that_a_header_cannot_contain_does_not_show_the_key(
     psp: ListeningServer,
 ) -> None:
     headers = {"Authorization": "Bearer a secret\n"}
@@ -304,7 +304,9 @@ def test_the_error_about_a_key_that_does_not_fit_in_a_header_does_not_show_the_k
         ("api.acme.example", False),
     ],
 )
-def test_the_client_calls_only_loopback_addresses_without_tls(url: str, *, is_fine: bool) -> None:
+def test_the_client_accepts_a_url_without_https_only_for_a_loopback_address(
+    url: str, *, is_fine: bool
+) -> None:
     assert is_https_or_loopback(url) is is_fine
     if not is_fine:
         with pytest.raises(ValueError, match="https"):

@@ -15,7 +15,7 @@ def read(**changes: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\nkey", "a\x00key", "k\u00e9y", "key\udcff"])
-def test_a_secret_setting_that_does_not_fit_in_a_header_is_refused(value: str) -> None:
+def test_a_secret_setting_that_a_header_cannot_contain_is_refused(value: str) -> None:
     read()
     with pytest.raises(PspSettingsError) as refused:
         read(API_KEY=value)

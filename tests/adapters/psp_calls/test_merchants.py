@@ -81,7 +81,7 @@ def attached(stripe: FakeStripeServer) -> int:
 
 
 @pytest.mark.parametrize("wrong_key", [LIVE_MODE, SILENT])
-def test_work_waits_without_loss_while_the_psp_keys_belong_to_another_merchant(
+def test_work_waits_and_is_not_lost_while_the_psp_keys_belong_to_another_merchant(
     tmp_path: Path, stripe: FakeStripeServer, wrong_key: str
 ) -> None:
     with process_with(TEST_KEY, tmp_path, stripe) as first:

@@ -140,7 +140,7 @@ class TestCircuitBreaker:
             (HANGS_BEFORE_PAUSE - 1, 5, timedelta(seconds=30), 30),
         ],
     )
-    def test_the_circuit_breaker_stays_open_as_long_as_the_psp_asks_up_to_a_minute(
+    def test_the_circuit_breaker_stays_open_for_the_pause_requested_by_the_psp_up_to_a_minute(
         self, hangs: int, takes: float, asked: timedelta, seconds: float
     ) -> None:
         self.hang(hangs)
@@ -195,7 +195,9 @@ def fail(
 
 
 class TestOutages:
-    def test_an_outage_is_logged_only_at_its_start_or_end(self, installation: Installation) -> None:
+    def test_an_outage_is_logged_only_at_its_start_and_end(
+        self, installation: Installation
+    ) -> None:
         sessions = [installation.opened_session() for _ in range(2)]
         with capture_logs() as lines:
             installation.provider.have(Trouble.AFTER_IT_ACTED)

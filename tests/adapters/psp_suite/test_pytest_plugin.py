@@ -77,7 +77,7 @@ def test_contract_tests_for_features_that_the_psp_lacks_are_not_collected(tmp_pa
     assert "TestDeadline" not in ended.stdout
 
 
-def test_a_pytest_run_without_the_contract_suite_does_not_load_the_suite(tmp_path: Path) -> None:
+def test_a_pytest_run_of_other_tests_does_not_load_the_contract_suite(tmp_path: Path) -> None:
     (tmp_path / "test_other.py").write_text(
         "import sys\n"
         "def test_other():\n"

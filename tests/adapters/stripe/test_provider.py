@@ -185,7 +185,7 @@ class TestPage:
         assert refused.value.details.param == param
         assert lines == []
 
-    def test_a_stripe_page_has_the_configured_currency_and_no_billing_address_unless_avs_is_on(
+    def test_a_stripe_page_without_avs_has_the_configured_currency_and_no_billing_address(
         self, shop: Shop
     ) -> None:
         shop.use_keys(replace(KEYS, currency="eur"))
@@ -214,7 +214,7 @@ class TestPage:
         shop.main.offered = ("card",)
         assert shop.start(attempt=2).reference in shop.main.sessions
 
-    def test_a_page_expires_with_its_session_within_the_limits_that_stripe_sets(
+    def test_a_page_expires_when_its_session_expires_if_the_limits_of_stripe_allow_it(
         self, shop: Shop
     ) -> None:
         def life(minutes: float) -> timedelta:
@@ -253,9 +253,7 @@ class TestCustomer:
         }
         assert shop.customer() | expected == shop.customer()
 
-    def test_an_email_address_that_stripe_refuses_does_not_prevent_the_page(
-        self, shop: Shop
-    ) -> None:
+    def test_a_page_is_created_even_if_stripe_refuses_the_email_address(self, shop: Shop) -> None:
         page = shop.start(guest_email="zoe@localhost")
 
         assert page.guest_reference == shop.customer()["id"]
@@ -271,7 +269,7 @@ class TestCustomer:
         assert shop.customer()["id"] == first.guest_reference
         assert first.guest_reference == second.guest_reference == third.guest_reference
 
-    def test_a_page_without_guest_details_does_not_clear_the_details_of_the_customer(
+    def test_creating_a_page_without_guest_details_does_not_clear_the_details_of_the_customer(
         self, shop: Shop
     ) -> None:
         reference = shop.start().guest_reference
@@ -401,7 +399,7 @@ class TestOutcome:
         shop.clock.advance(timedelta(minutes=1))
         assert shop.outcome(page, completed) == PageClosed()
 
-    def test_a_page_whose_card_was_detached_counts_as_closed_after_its_end_without_a_webhook(
+    def test_without_a_webhook_a_page_whose_card_was_detached_counts_as_closed_after_it_expires(
         self, shop: Shop
     ) -> None:
         page = page_whose_card_is_detached(shop)
@@ -546,7 +544,7 @@ class TestFaults:
         with pytest.raises(ProviderRefused):
             shop.start(avs=False)
 
-    def test_repeating_a_request_late_is_refused_unless_stripe_has_created_the_page(
+    def test_a_request_that_is_ten_minutes_old_is_refused_unless_stripe_has_created_the_page(
         self, shop: Shop
     ) -> None:
         page = shop.start()
