@@ -80,7 +80,7 @@ def test_each_language_has_a_catalog_file() -> None:
 
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
-def test_a_catalog_has_a_translation_of_every_text_with_its_placeholders(language: str) -> None:
+def test_a_catalog_translates_every_text_and_keeps_its_placeholders(language: str) -> None:
     english, words = words_of("en"), words_of(language)
     assert list(words) == list(english)
     for key, text in words.items():
@@ -162,7 +162,7 @@ def test_the_languages_that_a_browser_accepts_are_ordered_by_weight(
     assert accepted_languages(header) == accepted
 
 
-def test_a_name_inserted_into_a_text_is_escaped_with_its_own_text_direction() -> None:
+def test_a_name_inserted_into_a_text_is_escaped_and_keeps_its_own_text_direction() -> None:
     t = Catalog("en", {"direction": "ltr", "back": {"to": "Back to <{center}>"}})
     assert t("back.to", center="<b>") == "Back to &lt;<bdi>&lt;b&gt;</bdi>&gt;"
     assert t.text("back.to", center="<b>") == "Back to <<b>>"

@@ -170,7 +170,7 @@ class TestRefusedTokens:
             b"\xff",
         ],
     )
-    def test_a_json_web_token_with_a_deceptive_header_is_refused(
+    def test_a_json_web_token_with_a_malformed_or_forged_header_is_refused(
         self, realm: Realm, header: bytes
     ) -> None:
         _, claims, signature = realm.provider.token().split(".")
@@ -406,7 +406,7 @@ class TestService:
         headers = {"Authorization": f"Bearer {token}"}
         return client.simulate_get(ACCOUNTS, headers=headers).status_code
 
-    def test_the_service_accepts_its_own_access_tokens_beside_json_web_tokens(
+    def test_the_service_accepts_its_own_access_tokens_as_well_as_json_web_tokens(
         self, installation: Installation, realm: Realm
     ) -> None:
         client = installation.client()

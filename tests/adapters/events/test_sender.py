@@ -62,7 +62,7 @@ def not_sent(url: str, **options: Any) -> str:  # Any: as a_sender() takes them
     return str(raised.value)
 
 
-def test_opening_a_connection_to_an_endpoint_sends_no_request(
+def test_opening_a_connection_to_an_endpoint_does_not_send_a_request(
     receiver: ListeningServer, attempts: list[str]
 ) -> None:
     a_sender().connect(receiver.url)
@@ -176,7 +176,7 @@ class TestAddresses:
             ("https://receiver.example:8443", (NAME, 8443)),
         ],
     )
-    def test_the_host_of_an_endpoint_is_looked_up_with_its_port(
+    def test_the_event_sender_looks_up_the_host_and_port_of_an_endpoint(
         self, url: str, expected: tuple[str, int]
     ) -> None:
         looked_up: list[tuple[str, int]] = []
@@ -300,7 +300,7 @@ class TestResponse:
     @pytest.mark.parametrize(
         ("rest", "target"), [("", "/"), ("?from=cards", "/?from=cards"), ("/a?b=c&d", "/a?b=c&d")]
     )
-    def test_the_event_sender_requests_the_full_address_of_the_endpoint(
+    def test_the_request_that_sends_an_event_contains_the_path_and_query_of_the_endpoint(
         self, receiver: ListeningServer, rest: str, target: str
     ) -> None:
         assert send(receiver.url + rest) == 200
@@ -356,7 +356,7 @@ class TestTls:
 
         assert asked_for == [NAME]
 
-    def test_the_event_sender_refuses_an_untrusted_certificate_or_one_for_another_host(
+    def test_the_event_sender_refuses_a_certificate_that_is_untrusted_or_for_another_host(
         self, authority: trustme.CA
     ) -> None:
         here = finding("127.0.0.1")
@@ -366,7 +366,7 @@ class TestTls:
             reason = not_sent(url, tls=trusting(authority), look_up=here)
         assert reason == "certificate not trusted"
 
-    def test_the_event_sender_sends_no_request_to_a_receiver_without_tls(
+    def test_an_event_for_an_https_endpoint_is_not_sent_without_tls(
         self, receiver: ListeningServer
     ) -> None:
         assert not_sent(receiver.url.replace("http:", "https:")) == "TLS failed"

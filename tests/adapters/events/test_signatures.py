@@ -68,7 +68,7 @@ def test_changing_the_id_or_time_of_an_event_invalidates_its_signature(
     assert not is_verified(request, SECRETS.current, webhook_id="another")
 
 
-def test_each_delivery_attempt_signs_the_event_again(receiver: ListeningServer) -> None:
+def test_each_delivery_attempt_has_a_new_time_and_signature(receiver: ListeningServer) -> None:
     now = datetime.now(UTC)
     first, second = sent(receiver, now=now), sent(receiver, now=now + timedelta(minutes=4))
 

@@ -54,7 +54,7 @@ def test_the_metrics_count_due_work_by_kind_with_the_age_of_the_oldest_item(
     }
 
 
-def test_the_metrics_count_work_that_waits_for_an_unavailable_psp_by_merchant_account(
+def test_the_metrics_count_the_work_that_waits_for_the_psp_of_each_merchant_account(
     measured: Measured,
 ) -> None:
     session = measured.installation.opened_session()

@@ -87,7 +87,7 @@ def test_a_commit_with_an_unknown_outcome_is_reported_as_unavailable(
         assert has_session(storage) is was_kept
 
 
-def test_the_storage_waits_for_a_commit_in_progress(
+def test_the_storage_waits_for_the_outcome_of_a_commit_that_is_still_in_progress(
     own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute(

@@ -115,7 +115,7 @@ class TestSettings:
 
     # Shows I1, F7.
     @pytest.mark.parametrize(("default", "in_force"), [("off", "on"), ("remote_apply",) * 2])
-    def test_commits_are_synchronous_even_if_the_default_of_the_server_is_off(
+    def test_commits_are_synchronous_even_if_the_default_of_the_server_is_asynchronous(
         self, own_url: str, own_storage: PostgresqlStorage, default: str, in_force: str
     ) -> None:
         set_default(own_url, f"synchronous_commit = {default}")

@@ -174,7 +174,7 @@ def test_a_write_unit_waits_for_another_write_unit(path: Path) -> None:
 
 
 # Shows F12.
-def test_a_write_unit_is_refused_earlier_if_many_other_writers_are_waiting(
+def test_a_write_unit_is_refused_sooner_if_many_writers_are_already_waiting(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "QUEUE_FULL_SECONDS", 0)
