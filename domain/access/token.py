@@ -15,8 +15,8 @@ from domain.permissions import Caller
 MARK: Final = "cof_"
 """The text with which every token begins. People and secret scanners recognize a token by it."""
 PREFIX_LENGTH: Final = 12
-"""The number of characters of a token that are stored in clear text. At least 128 random bits of
-the token are stored only as a hash.
+"""The length of a token's prefix, which is stored in clear text. The rest of the token has at least
+128 random bits and is stored only as a hash.
 """
 
 EXPIRES_SOON: Final = timedelta(days=14)
@@ -58,7 +58,7 @@ class AccessToken:
     def issue(
         cls, caller: Caller, *, secret: str, now: datetime, lifetime: timedelta
     ) -> tuple[str, AccessToken]:
-        """Return a new token, which is made from the random text `secret`, and its record."""
+        """Make a token from the random text `secret`, and return the token and its record."""
         token = MARK + secret
         kept = cls(
             token_hash=hash_of(token),

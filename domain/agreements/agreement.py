@@ -15,12 +15,12 @@ from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenI
 from domain.pagination import Page, PageRequest
 
 MAX_OPEN_AGREEMENTS: Final = 20
-"""The maximum number of open agreements of a card."""
+"""The maximum number of open agreements that a card may guarantee."""
 
 EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
-"""How long an agreement is stored as evidence after its `kept_until`.
+"""How long an agreement is stored as evidence, counted from its `kept_until`.
 
-A dispute may take 540 days.
+A dispute may take up to 540 days, and the evidence must outlast it.
 """
 
 
@@ -38,7 +38,7 @@ class EndOfAgreement(StrEnum):
 
 
 class ChargeIndicator(StrEnum):
-    """The reason that a charge under an agreement states to the bank."""
+    """The reason for a charge under an agreement, which the bank receives with the charge."""
 
     UNSCHEDULED = "unscheduled"
     NO_SHOW = "no_show"
@@ -133,10 +133,10 @@ def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
 def general_among(
     consents: Iterable[GivenConsent], agreements: Iterable[Agreement]
 ) -> Sequence[GivenConsent]:
-    """Return the consents to a card that allow charges other than those for a booking.
+    """Return those of the `consents` that allow charges other than those for a booking.
 
-    `agreements` are the agreements of the same card. If the guest did not tick the box on the page,
-    the text of the agreement is stored as the consent too; such a consent is not returned.
+    `consents` and `agreements` are about the same card. If the guest did not tick the box on the
+    page, the stored consent contains the text of the agreement. Such a consent is not returned.
     """
     of_bookings = {each.token_id: each.shown.version for each in agreements}
     return [each for each in consents if each.version != of_bookings.get(each.token_id)]
@@ -161,14 +161,14 @@ class Agreements(Protocol):
         ...
 
     def of_account(self, account_id: AccountId) -> Sequence[Agreement]:
-        """Return all agreements of a card, oldest first."""
+        """Return all agreements that now belong to an account, oldest first."""
         ...
 
     def made_with(self, account_id: AccountId) -> Sequence[Agreement]:
-        """Return all agreements made with a card, oldest first.
+        """Return the agreements that belong to an account or were moved from it, oldest first.
 
-        Agreements that were moved to another account are included. They are found by the session in
-        which the guest typed in or used the card.
+        An agreement that was moved is found by the session in which the guest typed in or used the
+        card of the account.
         """
         ...
 

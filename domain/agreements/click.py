@@ -13,12 +13,14 @@ from domain.agreements.terms import AgreementTerms
 from domain.psps.hosted_page import Consent
 
 WITH_CARD_ON_FILE: Final = 0
-"""The `attempt` of a click with which the guest used a card on file. Such a click opens no page of
-the PSP.
+"""The value of `AgreementClick.attempt` if the guest used a card on file. Such a click does not
+open a page of the PSP, so it does not belong to an attempt.
 """
 
 MAX_CLICKS: Final = 20
-"""The maximum number of clicks that are stored for an attempt. Anybody with the link can click."""
+"""The maximum number of clicks that are stored for an attempt. The number is limited because
+anybody with the link can click.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,8 @@ class FurtherBooking:
 class ShownAgreement:
     """The texts of a page that asks the guest to agree to charges for bookings.
 
-    The page also has a box, which is not ticked in advance. By ticking it, the guest also agrees to
-    `general`, and the card is then kept after `kept_until`.
+    The page also has a box, which is not ticked in advance. A guest who ticks the box also agrees
+    to `general`. The card then stays on file even when `kept_until` has passed.
     """
 
     text: ShownText
@@ -53,7 +55,7 @@ class ShownAgreement:
 
     @property
     def on_psp_page(self) -> Consent:
-        """The line about the booking that the PSP's page shows, as a consent."""
+        """A `Consent` with the line about the booking that the PSP's page shows."""
         text = self.text
         return Consent(version=text.version, text=text.on_psp_page, language=text.language)
 
@@ -86,11 +88,13 @@ class ShownAgreement:
 class AgreementClick:
     """A guest's click on cardonfile's page, before the PSP's page of an `attempt` is opened.
 
-    `browser` is the hash of the secret in the browser's cookie. It is "" if the guest used a card
-    on file, because then no page of the PSP follows that another browser could open. `shown` is the
-    text that the guest read. `general` is the text to which the guest agreed by ticking the box, or
-    None. `card` is the card on file that the guest used, such as `visa 4242`, or None if the guest
-    went on to type in a card.
+    `browser` is the hash of the secret in the browser's cookie, so that only the same browser can
+    go on to the PSP's page. If the guest used a card on file, there is no such page, and `browser`
+    is "".
+
+    `shown` is the text that the guest read. `general` is the text to which the guest agreed by
+    ticking the box, or None. `card` is the card on file that the guest used, such as `visa 4242`,
+    or None if the guest went on to type in a card.
     """
 
     attempt: int
@@ -136,10 +140,11 @@ def with_click(
 def click_for(
     clicks: Sequence[AgreementClick], attempt: int, collected_at: datetime
 ) -> AgreementClick | None:
-    """Return the latest click of an attempt before a card was collected.
+    """Return the latest click of an attempt that is not later than `collected_at`.
 
-    If there is no click before `collected_at`, return the first click. Return None if there are no
-    clicks, because an earlier release opened the page of the attempt without asking for a click.
+    The card was collected at that time. If all clicks are later, return the first click. Return
+    None if the attempt has no clicks, because an earlier release opened its page without asking for
+    a click.
 
     The browser in which the guest typed in the card is unknown. The returned click therefore
     includes `general` only if the latest click in each browser includes it.

@@ -110,9 +110,10 @@ def values_of(
 ) -> dict[str, str | None]:
     """Return the values for the placeholders of a text, formatted in `language`.
 
-    The value of a placeholder is None if there is no such value. `cancel_by` is also None if that
-    time has passed. The card is removed after `kept_until`. Times are in UTC if the center has no
-    time zone, which is possible only after it has removed its texts.
+    A placeholder maps to None if the booking or the center does not have the value. `cancel_by` is
+    also None if that time has passed. `kept_until` is the time after which the card is removed.
+    Times are in UTC if the center has no time zone, which is possible only after it has removed its
+    texts.
     """
     zone = settings.time_zone or "UTC"
 
@@ -221,7 +222,7 @@ def _require(
     """Raise InvalidField unless a part has all `needed` placeholders and none in `without`.
 
     If a placeholder has no value, its paragraph is left out. A paragraph may therefore contain at
-    most one placeholder that may have no value. Beside such a placeholder, it must not contain
+    most one of the _OPTIONAL placeholders. A paragraph with such a placeholder must not contain
     `kept_until`, because the guest must always read that time.
     """
     part = parts[name]

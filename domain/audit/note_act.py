@@ -12,10 +12,10 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteAct:
-    """Step: add an audit entry in the unit of work of the act.
+    """Step: add an entry about an act, in the unit of work that carries out the act.
 
-    Either both are stored, or neither is. `operator` is the user of the operating system who runs
-    this process.
+    Either the act and the entry are both stored, or neither is. `operator` is the user of the
+    operating system who runs this process.
     """
 
     operator: Actor

@@ -27,21 +27,21 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""The time until the first reading of a new account. The reading finds changes that the bank made
-while the session was being settled.
+"""How long after the card is stored or renewed the account is first read. The reading finds changes
+that the bank made while the session was being settled.
 """
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
-"""The earliest and the latest time before an expiry notice at which the card is read. The readings
-are spread evenly between the two.
+"""How long before an expiry notice the card is read, at the earliest and at the latest. The
+readings of all cards are spread evenly between these two times.
 """
 READ_LEASE: Final = timedelta(hours=1)
-"""How long a reading is leased. The lease is long so that accounts that cannot be decoded do not
-use up the limit READINGS_PER_MINUTE.
+"""How long an account is leased for a reading. An account that cannot be decoded is leased too, and
+counts toward READINGS_PER_MINUTE. The lease is long so that such accounts are leased rarely.
 """
 MIN_REFUSAL_INTERVAL: Final = timedelta(days=3, hours=12)
-"""The minimum time between two counted refusals. A refusal is a reading at which the PSP does not
-know the card.
+"""How far apart refusals must be to be counted: the n-th counts if it comes at least (n - 1) times
+this after the first. A refusal is a reading at which the PSP does not know the card.
 """
 REFUSALS_UNTIL_UNKNOWN: Final = 3
 """The number of counted refusals after which a card is unknown, and may be removed."""
@@ -64,8 +64,8 @@ CLEARED_PSP_IDENTIFIERS: Final[dict[str, Any]] = {
 }
 """The fields that identify the guest or the card at the PSP, with their values after an erasure."""
 READINGS_PER_MINUTE: Final = 60
-"""The maximum number of readings at a merchant account. The PSP allows more calls. The rest is
-reserved for requests of guests.
+"""The maximum number of cards that are read at a merchant account in a minute. The PSP allows more
+calls per minute. The other calls are reserved for guests' requests.
 """
 
 
@@ -75,7 +75,8 @@ class Account(Card, WorkAtPsp):
 
     The account is active until `removed_at` is set. There is at most one active account for each
     guest, center, merchant account and fingerprint. `token_id` is the session that stored the card,
-    and a session stores at most one account. For an imported card, no session has this id.
+    and a session stores at most one account. If the card was imported, `token_id` does not name a
+    session.
 
     One of a guest's active accounts at a center is the default. It is the first account until the
     guest's default is changed. If the default is removed, the newest remaining account becomes the
@@ -91,10 +92,10 @@ class Account(Card, WorkAtPsp):
     `network_transaction_id` and `authenticated` are as in `CardCollected`.
 
     `due_at` is the time of the next reading of the card at the PSP. `asked_at` is when the account
-    was last leased for a reading. `read_at` is when the stored state was true by the PSP's clock;
-    None means `consented_at`. `refusals` counts the readings since `refused_since` at which the PSP
-    did not know the card. The n-th such reading is counted only if it happens at least
-    (n - 1) * MIN_REFUSAL_INTERVAL after `refused_since`.
+    was last leased for a reading. `read_at` is the time by the PSP's clock at which the card was
+    last read; it is None if the card was not read since `consented_at`. `refusals` counts the
+    readings since `refused_since` at which the PSP did not know the card. The n-th such reading is
+    counted only if it happens at least (n - 1) * MIN_REFUSAL_INTERVAL after `refused_since`.
     """
 
     account_id: AccountId
@@ -153,11 +154,10 @@ class Account(Card, WorkAtPsp):
         )
 
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
-        """Return this account, which is kept at least until `keep_until`.
+        """Return this account, kept at least until `keep_until`.
 
-        If either `keep_until` or the account's own is None, the account is kept without an end
-        date. If the account had an end date and no longer has one, `consent_version` replaces the
-        stored version.
+        The account is kept without an end date if its present `keep_until` or the parameter is
+        None. If the end date is thereby removed, `consent_version` replaces the stored version.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -165,10 +165,10 @@ class Account(Card, WorkAtPsp):
         return replace(self, keep_until=longest, consent_version=version)
 
     def withdrawn(self, running: Sequence[Agreement], at: datetime) -> Account:
-        """Return this account after a withdrawal. The card is kept only for `running`.
+        """Return this account after its guest withdrew the consent or removed the card.
 
-        `running` are the agreements under which the card may be charged, oldest first. If `running`
-        is empty, the card is due to be removed.
+        The card is kept only for the agreements in `running`, under which it may be charged. They
+        are sorted, oldest first. If there are none, the card is due to be removed.
         """
         keep_until = last_kept_until(running) or at
         version = running[-1].shown.version if running else self.consent_version
@@ -192,7 +192,7 @@ class Account(Card, WorkAtPsp):
 
     @property
     def state_as_of(self) -> datetime:
-        """The time by the PSP's clock at which the stored state of the card was true."""
+        """The time by the PSP's clock at which the PSP had the card in the stored state."""
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
@@ -248,7 +248,8 @@ class Account(Card, WorkAtPsp):
     def waiting(self, now: datetime) -> Account:
         """Return this account with its next reading scheduled.
 
-        The reading is within 30 days, and before the account's next expiry notice.
+        The reading is within 30 days. It is also before the account's next expiry notice, unless
+        the notice is so soon that READ_BEFORE_NOTICE leaves no time.
         """
         # The jitter is computed from the account, so that the same history always gives the same
         # times.
@@ -278,7 +279,8 @@ class Account(Card, WorkAtPsp):
     def read_too_early(self, read_at: datetime, now: datetime) -> Account:
         """Return this account with its next reading postponed.
 
-        Call this if the card that was read from the PSP is not newer than the stored state.
+        Call this if the PSP reported the card as of `read_at`, which is not later than
+        `state_as_of`. The reading then says nothing new about the card.
         """
         wait = min(max(self.state_as_of - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)

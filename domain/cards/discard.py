@@ -91,7 +91,7 @@ class Discard(WorkAtPsp):
     def invalidates(self, collected_at: datetime) -> bool:
         """Return whether this discard invalidates a card that was collected at `collected_at`.
 
-        It invalidates the card if it began, or was done, at that time or later.
+        It does if the discard began, or was done, at that time or later.
         """
         has_begun = self.begun_at is not None and collected_at <= self.begun_at
         return has_begun or self.was_done_after(collected_at)
@@ -99,9 +99,10 @@ class Discard(WorkAtPsp):
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
         """Return the discard scheduled once more, because the PSP reports a card with this token.
 
-        A card collected after the discard is a new card. A card collected before the discard is
-        dead and must not be stored. Its token is discarded once more, in case the card was
-        collected during the discard or the service's clock is ahead.
+        A card that was collected after the discard is a new card, and its discard has not begun. A
+        card that was collected earlier is dead and must not be stored. Its token is still discarded
+        once more, because the card may have been collected during the discard, or the service's
+        clock may be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(

@@ -59,8 +59,9 @@ class DiscardToken:
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
         """Lease a discard that is due and return it, or return None if no discard is due.
 
-        The lease lasts one minute, and the discard must be finished from now on. Merchant accounts
-        take turns, and those in `except_at` are left out. If no discard is due, nothing is written.
+        The lease lasts one minute. A discard that was leased once must be finished, because the PSP
+        may have been called. Merchant accounts take turns, and those in `except_at` are left out.
+        If no discard is due, nothing is written.
         """
         now = self.clock.now()
 
@@ -108,7 +109,7 @@ class DiscardToken:
 
 
 def _is_ours(unit: UnitOfWork, taken: Discard) -> bool:
-    """Return whether this process still holds the lease, and no other process has taken over."""
+    """Return whether this process still holds the lease, and no active account has the token."""
     current = unit.discards.get(taken.provider, taken.merchant_account, taken.token)
     is_held = unit.accounts.is_held(taken.provider, taken.merchant_account, taken.token)
     return current == taken and not is_held

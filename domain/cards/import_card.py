@@ -40,7 +40,9 @@ from domain.storage import Storage, UnitOfWork, WriteUnit
 IMPORTED: Final = "imported"
 """The `reason` in the event about an imported account."""
 IMPORTS_PER_MINUTE: Final = 50
-"""The part of READINGS_PER_MINUTE that an import may use. The rest is for changes by banks."""
+"""The part of READINGS_PER_MINUTE that an import may use. The other readings are reserved for cards
+on file, which banks may have changed.
+"""
 EARLIEST_YEAR: Final = 2000
 """The earliest year of a consent. PSPs did not store cards before that year."""
 _WORD: Final = re.compile(r"[!-~]{1,255}")
@@ -80,7 +82,7 @@ class CardToImport:
         consent_language: str = "",
         consent_text: str = "",
     ) -> Self:
-        """Parse the cells of a row. Raises InvalidField."""
+        """Parse the cells of one row of the file to import. Raises InvalidField."""
         if bool(consent_text) != bool(consent_language):
             raise InvalidField(
                 "consent_language", "given if consent_text is given, and empty if it is not"

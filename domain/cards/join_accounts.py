@@ -1,4 +1,4 @@
-"""Join two accounts that turned out to be the same card."""
+"""Join two accounts that turned out to have the same card."""
 
 from __future__ import annotations
 

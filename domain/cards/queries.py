@@ -35,8 +35,9 @@ class AccountForCaller:
     """A payment account, and whether the caller may see the values that a payment needs.
 
     If the caller may see them, `agreements` are the agreements that allow charges now, oldest
-    first. `charge_as` is the reason that a charge under any of them states to the bank. `currency`
-    is the currency of the merchant account (ISO 4217), or None if it is not set.
+    first. `charge_as` is the reason to send to the bank with a charge under any of these
+    agreements. `currency` is the currency of the merchant account (ISO 4217), or None if it is not
+    set.
     """
 
     account: Account

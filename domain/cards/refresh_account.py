@@ -32,8 +32,8 @@ def judge_reading(
 ) -> ReadingVerdict:
     """Decide what a reading changes. `others` are the guest's other active accounts at the center.
 
-    `reading` is None if the PSP did not respond. If two accounts turn out to be the same card, the
-    account with the later consent stays. It becomes the default if either account was the default.
+    `reading` is None if the PSP did not respond. If two accounts turn out to have the same card,
+    the account with the later consent stays. It is the default if either account was the default.
     """
     if reading is None:
         return ReadingVerdict(kept=account.psp_unavailable(now))

@@ -10,18 +10,22 @@ from domain.cards.account import Account
 GONE: Final = "gone_at_psp"
 REPLACED: Final = "replaced"
 CLOSED: Final = "account_closed"
-"""GONE, REPLACED and CLOSED are the reasons of a removal, as events state them."""
+"""GONE, REPLACED and CLOSED are the reasons for a removal, as events state them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingVerdict:
     """The changes that a reading causes.
 
-    `kept` is the account that stays on file, and `is_updated` means that it now shows another card
-    or expiry date. `removed` is the account to remove, which is stored before `kept`, and `reason`
-    is the reason of the removal. If the removed account turned out to be the card of `kept`,
-    `joined` is that account before its removal. `has_stopped` means that unknown cards of the
-    merchant account are no longer removed.
+    - `kept` is the account that stays on file.
+    - `is_updated` is whether the details of the card in `kept` have changed, such as its number or
+      its expiry date.
+    - `removed` is the account to remove. It must be stored before `kept`.
+    - `joined` is the removed account in its state before the removal, if it turned out to have the
+      same card as `kept`.
+    - `reason` is the reason for the removal.
+    - `has_stopped` is whether unknown cards of the merchant account are no longer removed from now
+      on, because there are too many.
     """
 
     kept: Account | None = None

@@ -60,8 +60,8 @@ class PaymentConfiguration:
 
     - `redirect_origins` lists the origins (`https://shop.example`) and custom schemes (`myspa://`)
       to which a guest may be redirected. If it is empty, every http and https address is allowed.
-    - A link must be opened within `session_minutes`, unless add-card sets another time. The longest
-      time that add-card may set is `link_minutes`; None means `session_minutes`.
+    - A link must be opened within `session_minutes`, unless add-card requests another time. The
+      longest time that add-card may request is `link_minutes`; None means `session_minutes`.
     - The link to a guest's own page works for `portal_minutes`.
 
     Cards:
@@ -76,8 +76,8 @@ class PaymentConfiguration:
 
     - A card is kept for `keep_after_end_days` after its last booking, so that a no-show can still
       be charged.
-    - `no_show_indicator` is whether the acquirer allows charges under an agreement to state
-      "no-show" as their reason.
+    - `no_show_indicator` is whether the acquirer allows "no-show" as the reason for a charge under
+      an agreement.
     - `guest_removal` is what happens to a card that guarantees a booking if the guest removes it.
       None means `after-agreement` if the center takes agreements, and `always` if it does not.
     """
@@ -185,10 +185,10 @@ class PaymentConfiguration:
         return card.funding not in self.refuse_funding
 
     def may_state_no_show(self, at: PspAccount) -> bool:
-        """Return whether a charge at the merchant account `at` may state "no-show" as its reason.
+        """Return whether the bank may be sent "no-show" as the reason for a charge.
 
-        The setting applies only to the center's present merchant account, because only the acquirer
-        of that account has agreed to this reason.
+        `at` is the merchant account of the charge. The setting applies only to the center's present
+        merchant account, because only the acquirer of that account has agreed to this reason.
         """
         return self.no_show_indicator and self.psp_account == at
 
@@ -207,13 +207,14 @@ class PaymentConfiguration:
 
     @property
     def max_link_minutes(self) -> int:
-        """The longest time, in minutes, that add-card may set."""
+        """The longest lifetime of a link, in minutes, that add-card may request."""
         return self.link_minutes or self.session_minutes
 
     def link_lifetime(self, link_minutes: int | None) -> timedelta:
-        """Return how long a link may wait to be opened.
+        """Return the time within which a link must be opened.
 
-        The link may wait for `link_minutes`, or for the configured time if `link_minutes` is None.
+        It is `link_minutes`, which add-card requested, or the configured time if `link_minutes` is
+        None.
         """
         return timedelta(minutes=link_minutes or self.session_minutes)
 

@@ -79,7 +79,8 @@ def consents_at(
 
     `texts` are the center's texts. English is always included; if the center has no English text,
     the shipped text is used. Languages that the PSP's page does not support are left out. If
-    cardonfile's own page shows the text instead, its languages are those of the shipped texts.
+    cardonfile's own page shows the text instead, a language is also left out unless `shipped`
+    contains it or a more general language (`de` for `de-AT`).
     """
     consents = [text.at(center) for text in texts]
     shown = {

@@ -43,10 +43,15 @@ class StoredWithConsent(Protocol):
 
 
 class Consents(Protocol):
-    """Repository of the consents to accounts. They stay stored after an account is removed."""
+    """Repository of guests' consents to keep a card on file, by account.
+
+    The consents stay stored after an account is removed.
+    """
 
     def add(self, consent: GivenConsent) -> None:
-        """Store a consent with its text, in place of any consent of the session for the account.
+        """Store a consent with its text.
+
+        It replaces any stored consent that was given in the same session for the same account.
 
         Equal texts are stored once. Other units that add the same text wait until this unit ends,
         so call this last in a unit.
@@ -58,7 +63,7 @@ class Consents(Protocol):
         ...
 
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
-        """Return the consents to an account: first the current consent, then earlier consents.
+        """Return the consents for an account: first the current consent, then earlier consents.
 
         During an upgrade, processes from an earlier release do not store consents. The consents
         that they miss are read from the account's sessions.

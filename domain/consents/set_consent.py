@@ -95,7 +95,7 @@ class SetConsent:
     ) -> ProviderName | None:
         """Raise ConsentTooLong if the text is too long for the page of the center's PSP.
 
-        Return the PSP if its page does not support the text's language, otherwise None.
+        Return the PSP's name if its page does not support the text's language, otherwise None.
         """
         configuration = unit.configurations.get(center.id)
         if configuration is None or configuration.provider not in self.psps:

@@ -64,7 +64,8 @@ class Desk:
     `guest` is None if the caller who made the desk link may not read guests, or if the session is
     over and the page no longer shows a card. `link` is the link for the guest, in its short form if
     there is one, or None if the link no longer works. `language` is the guest's language. `card` is
-    the stored card, for 60 seconds. `is_final` means that the page will not change again.
+    the stored card; it becomes None 60 seconds after the session ended. `is_final` means that the
+    page will not change again.
     """
 
     state: DeskState

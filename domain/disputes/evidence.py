@@ -41,8 +41,8 @@ class EndCause(StrEnum):
 class Moment:
     """A time, and the clock by which it was measured.
 
-    `clock` is null if the clock is not known, because the session is no longer stored, or because
-    the card was imported and the time comes from the imported file.
+    `clock` is null if the clock is not known. This is the case if the session is no longer stored,
+    or if the card was imported and the time comes from the imported file.
     """
 
     at: datetime
@@ -63,8 +63,9 @@ class CardHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardNow:
-    """The card on file, with the `details` that the PSP last reported, at the time `reported`.
+    """The card on file, as this service now stores it.
 
+    `details` are the details that the PSP last reported, and `reported` is when it did so.
     `withdrawn` is when the guest last withdrew the consent to charges other than those for
     bookings.
     """
