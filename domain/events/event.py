@@ -139,12 +139,12 @@ class Event:
     """Something that happened to a card or a session at `occurred_at`.
 
     `token_id` is the session, and `account_id` is the card on file, if there is one. `status` is
-    the session's new status; for a card, it is `active` or `removed`. `reason` is one word, if
-    several reasons are possible. `language` (RFC 5646) is the language of the consent with which
-    the card was stored or renewed. `reference` is the client's own reference for the session that
-    caused the event, or None if no session did. `existing_account_id` is the card on file that is
-    the same as the refused card. `live` is whether the PSP takes real cards, or None if that is
-    unknown.
+    the session's new status; for a card, it is `active` or `removed`. `reason` is one word; it is
+    None if events of this type always have the same reason, or if the reason is unknown.
+    `language` (RFC 5646) is the language of the consent with which the card was stored or renewed.
+    `reference` is the client's own reference for the session that caused the event, or None if no
+    session did. If a card was refused because it is already on file, `existing_account_id` is the
+    account with that card. `live` is whether the PSP takes real cards, or None if that is unknown.
 
     `agreement_id` is the agreement that the event is about, and `agreement_reference` is the
     client's name for its booking. `merged_guest_id` is the guest who was merged into `guest_id`;
@@ -311,8 +311,8 @@ class EventDelivery:
 class DeliveryCounts:
     """How many events an endpoint has not accepted.
 
-    `pending` counts the deliveries with further attempts, and `pending_since` is the time of the
-    oldest event among them.
+    `pending` counts the deliveries that will be attempted again, and `failed` counts the deliveries
+    that will not. `pending_since` is the time of the oldest event with a pending delivery.
     """
 
     pending: int = 0

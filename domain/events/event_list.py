@@ -118,8 +118,8 @@ class Events(Protocol):
     def position(self, number: int) -> Position | None:
         """Return the position after the event with this number, or None if there is no such event.
 
-        The event before the oldest stored event is deleted, but its position, `ends().first`, is
-        also returned.
+        Deleted events do not have a position, except the last of them, which precedes the oldest
+        stored event. Its position is `ends().first`.
         """
         ...
 

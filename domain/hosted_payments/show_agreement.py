@@ -60,9 +60,12 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     be used. A card is left out if it expires before the booking, if the center would not accept its
     funding or authentication, or if the guest removed it or withdrew the consent.
 
-    Anybody with the link could use the card for the booking. Therefore no cards are returned for an
-    old link, for a link that was made before another guest was merged into the guest, or after a
-    desk link was made, because another guest may stand at the desk.
+    Anybody with the link could use the card for the booking. Therefore, no cards are returned in
+    these cases:
+
+    - The link is old.
+    - Another guest was merged into the guest after the link was made.
+    - A desk link was made for the session. Another guest may stand at the desk.
 
     A write unit locks the guest's cards.
     """

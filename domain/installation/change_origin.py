@@ -1,4 +1,7 @@
-"""Change the origin of the records, because the installation moved or the records are a copy."""
+"""Change the stored origin, because the installation has a new address or the records are a copy.
+
+The origin is the scheme, host and port at which guests reach the installation.
+"""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from typing import Protocol
 class Installation:
     """The installation to which the records belong.
 
-    `origin` is the public origin at which guests reach the installation. It is None on loopback,
-    and until the origin is known. `is_copy` means that the records were copied from another
-    installation that is still working.
+    `origin` is the public origin (scheme, host and port) at which guests reach the installation. It
+    is None on loopback, and until the origin is known. `is_copy` means that the records were copied
+    from another installation that is still working.
     """
 
     origin: str | None = None

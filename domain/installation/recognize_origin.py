@@ -1,4 +1,4 @@
-"""Refuse to start at an origin that differs from the origin of the records."""
+"""Refuse to start at an origin that differs from the stored origin."""
 
 from __future__ import annotations
 

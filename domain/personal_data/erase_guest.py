@@ -70,11 +70,11 @@ class EraseGuest:
             return [each for each in self._not_erased(unit) if unit.guests.is_on_file(each)]
 
     def repeat_from_file(self) -> list[GuestId]:
-        """Repeat the erasures and merges in `file` that the database lacks; return their guests.
+        """Repeat the erasures and merges that are in `file` but not in the database.
 
-        Guests who are not in the database are included, so that their ids cannot be reused. If a
-        card of a guest to merge cannot be decoded, RecordUnreadable is raised after all other
-        guests were processed.
+        Return the erased and merged guests. Guests who are not in the database are included, so
+        that their ids cannot be reused. If a card of a guest to merge cannot be decoded,
+        RecordUnreadable is raised after all other guests were processed.
         """
         with self.storage.read() as unit:
             found = self._not_erased(unit)

@@ -12,7 +12,7 @@ from domain.psps.payment_provider import UNKNOWN_FOR
 from domain.retries import CLOCKS_DIFFER_BY, MAX_BACKOFF, MIN_BACKOFF, Waiting, next_retry
 
 MAX_REQUEST_DURATION: Final = timedelta(minutes=1) + CLOCKS_DIFFER_BY
-"""A request that read the guest before the erasure ends within this time."""
+"""How long a request that has read a guest may still run after the guest was erased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +162,9 @@ class ErasureFile(Protocol):
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file with the guest's references, in the order of the lines.
 
-        A merged guest is left out if another guest was merged into that guest later. This happens
-        only if the database lost the first merge.
+        A merged guest is left out if another guest was later merged into that same guest. This is
+        possible only if a restored backup lacked the earlier merge, so that the guest existed once
+        more.
         """
         ...
 

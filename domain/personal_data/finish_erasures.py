@@ -43,7 +43,7 @@ class FinishErasures:
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
     session keeps its page, because a card that appears late can only be discarded through the page.
 
-    To finish a merge, records that were stored for the former guest after the merge are moved to
+    To finish a merge, records that were stored for the merged guest after the merge are moved to
     the remaining guest. Both guests are also added to `file`, in case the process that merged them
     died before it could do so.
 
@@ -130,7 +130,7 @@ class FinishErasures:
         return are_over, at_psps
 
     def _finish_merge(self, checked: Erasure, now: datetime) -> None:
-        """Move records that requests have stored for the former guest after the merge.
+        """Move the records that requests have stored for the merged guest after the merge.
 
         These requests had read the guest before the merge.
         """

@@ -33,7 +33,7 @@ def hand_over(
 
     If both guests have the same card at a center, the account with the later consent stays, and it
     gets the agreements of both. At each center, the default card of `remaining` remains the default.
-    Requests to PSPs keep the id of the former guest. May be called more than once. The caller
+    Stored requests to PSPs keep the id of `merged`. May be called more than once. The caller
     commits the unit. Raises RecordUnreadable.
     """
     active = lock_both(unit, merged, remaining)

@@ -87,12 +87,14 @@ class MergeGuests:
             self.file.note(merged, now, at_psps, merged_into=remaining)
 
     def repeat(self, merged: GuestId, remaining: GuestId, at_psps: AtPsps) -> bool:
-        """Repeat a merge that `file` records, after a backup was restored. Return True if it is done.
+        """Repeat a merge that is in `file` but not in the database, after a backup was restored.
 
-        `at_psps` are the references in the file. If `remaining` was later merged into a third guest,
-        `merged` is merged into that guest. If the remaining guest was erased, nothing is done,
-        and False is returned. If `remaining` was merged into `merged` after the database had lost the
-        first merge, that later merge is added to the file instead.
+        Return True, or False if the remaining guest was erased and nothing was done. `at_psps` are
+        the references in the file. If `remaining` was later merged into a third guest, `merged` is
+        merged into that guest.
+
+        After the backup was restored, `remaining` may have been merged into `merged`. This later
+        merge then stands: it is added to the file, and the earlier merge is not repeated.
         """
 
         now = self.clock.now()

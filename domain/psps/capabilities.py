@@ -58,13 +58,14 @@ class Capabilities:
     consent_length: Callable[[str], int] = len
 
     def has_page_in(self, language: str) -> bool:
-        """Return whether the page supports a language, or a more general form of it."""
+        """Return whether the page supports a language, or a more general one (`de` for `de-AT`)."""
         return look_up(language, self.locales) is not None
 
     def shows(self, consent: Consent) -> bool:
-        """Return whether a page can show the whole text: the PSP's page, or else cardonfile's own.
+        """Return whether the whole text can be shown to the guest.
 
-        The PSP's page must support the language. Cardonfile's own page has room for any text.
+        The PSP's page must support the language. If the PSP's page shows the text, the page must
+        also have room for the text. Cardonfile's own page has room for any text.
         """
         return self.has_page_in(consent.language) and self.has_room_for(consent)
 

@@ -47,7 +47,10 @@ several pages, one after the other.
 
 
 class Prefill(StrEnum):
-    """The details with which a page is filled in: the guest's, only `billing_info`, or none."""
+    """The details with which a page is filled in.
+
+    `GUEST` means the guest's name and email address, and any `billing_info`.
+    """
 
     GUEST = "guest"
     BILLING = "billing"
@@ -149,10 +152,11 @@ class HostedPageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPage:
-    """A page that the PSP created: its reference at the PSP, its address, and its end.
+    """A page that the PSP created.
 
-    If there are `fields`, the browser must send them to the address in a form (POST). If there are
-    no fields, the browser is redirected to the address.
+    `reference` is the PSP's reference for the page. `ends_at` is when the page expires. If there
+    are `fields`, the browser must send them to `address` in a form (POST). If there are no fields,
+    the browser is redirected to `address`.
     """
 
     reference: str
@@ -253,7 +257,7 @@ class RefusalsOnPage:
 class Pending(RefusalsOnPage):
     """The guest has not finished: the card is not typed in yet, or the bank's challenge is open.
 
-    This is also the outcome while the PSP does not know yet whether a page that has ended has
+    This is also the outcome if the page has ended, but the PSP does not know yet whether the page
     collected a card. In the meantime, the link does not lead to another page.
     """
 
@@ -262,12 +266,12 @@ class Pending(RefusalsOnPage):
 class CardCollected(RefusalsOnPage):
     """The PSP has stored a card that can be charged.
 
-    `avs` is the result of the bank's check of the billing address. `charge_reference` must be sent
-    with later charges in addition to the token, for example the id of the first payment. It is None
-    if the PSP does not need such a reference.
+    `avs` is the result of the bank's check of the billing address. `charge_reference`, such as the
+    id of the first payment, must be sent with later charges in addition to the token. It is None if
+    the PSP does not need such a reference.
 
-    `network_transaction_id` is the card scheme's id of the authorization, which later charges may
-    state. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None
+    `network_transaction_id` is the card scheme's id of the authorization, which may be sent with
+    later charges. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None
     if the PSP does not report them.
     """
 

@@ -154,8 +154,9 @@ class PaymentProvider(Protocol):
         """Return the outcome of a page, based on the PSP's response and the evidence so far.
 
         The outcome of a page that the PSP removed is PageClosed. Do not report a card that was
-        discarded, so that it is not stored again after a backup was restored. After an erasure of
-        the guest, the request of an ended session contains neither a name nor an address.
+        discarded at the PSP. A restored backup may not contain the discard, and the card would be
+        stored again. After the guest was erased, the request of an ended session contains neither
+        a name nor an address.
         """
         ...
 

@@ -31,9 +31,9 @@ class GuestReferences(Protocol):
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        """Return the guests that have or had a reference.
+        """Return the guests whom the PSP identifies, or once identified, by this reference.
 
-        Guests who are erased at the PSP are left out. A write unit locks the reference, so that
+        Guests whom the PSP has deleted are left out. A write unit locks the reference, so that
         other write units wait here until it ends.
         """
         ...
@@ -63,7 +63,11 @@ class MerchantIdentities(Protocol):
     """
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:
-        """Return the identities at a PSP that were stored before these records became a copy."""
+        """Return the identities at a PSP that the original installation stored.
+
+        They were stored before the records were copied to this installation. The result is empty if
+        the records are not a copy.
+        """
         ...
 
     def get(self, provider: ProviderName, merchant_account: MerchantAccount) -> str | None:
