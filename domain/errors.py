@@ -3,8 +3,8 @@
 Refusals of requests that do not reach a rule are in `adapters/http/errors.py`.
 
 The code is both the HTTP status and the response's `error.code`. Types and messages are part of the
-interface, because clients compare them. They do not change within a version of the path, even if
-the names of the classes change.
+interface, because clients compare them. They do not change within a version of the API (`/v1` in
+the path), even if the names of the classes change.
 """
 
 from __future__ import annotations

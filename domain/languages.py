@@ -83,7 +83,10 @@ def look_up(tag: str, available: Collection[str]) -> str | None:
 
 
 def first_of(wishes: Iterable[str | None], available: Collection[str]) -> str:
-    """Return the available language for the first of the `wishes` that has one, or English."""
+    """Return the language that `look_up` finds for the first of the `wishes`.
+
+    A wish without an available language is skipped. If all are skipped, return English.
+    """
     for wish in wishes:
         if wish is not None and (found := look_up(wish, available)) is not None:
             return found

@@ -49,7 +49,7 @@ class Ids(Protocol):
 
 
 Trace = NewType("Trace", str)
-"""The trace of a client's request through several systems, in the format of the adapters."""
+"""The trace of a client's request through several systems. Only adapters know its format."""
 
 
 class Traces(Protocol):

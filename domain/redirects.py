@@ -51,7 +51,7 @@ def redirect_origin(uri: str) -> str | None:
     """Return the origin of an address (RFC 6454), or `scheme://` for the custom scheme of an app.
 
     The address of an app may begin with `myspa://` or `com.example.app:/` (RFC 8252, section 7.1).
-    Return None if the address is never allowed.
+    Return None if no center can allow the address.
     """
     if len(uri) > MAX_REDIRECT_URI_LENGTH or not _URI_CHARACTERS.fullmatch(uri):
         return None

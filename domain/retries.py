@@ -50,7 +50,7 @@ class WorkAtPsp:
     def postponed(self, due_at: datetime | None) -> Self:
         """Return the record with this due time.
 
-        Call this after the PSP responded, or if it does not have to be asked.
+        Call this after the PSP responded, or if the PSP does not have to be asked.
         """
         return replace(self, due_at=due_at, unanswered_since=None)
 

@@ -139,7 +139,8 @@ class Storage(Protocol):
     def overwrite_deleted(self) -> bool:
         """Overwrite deleted and changed data in the files, as far as the storage can do so.
 
-        Return False if another process is reading the former state; then repeat the call later.
+        Return False if another process is still reading the former state. The caller then repeats
+        the call later.
         """
         ...
 

@@ -89,7 +89,7 @@ def without_false_details(outcome: Outcome) -> Outcome:
     """Return the outcome without facts that cannot be true, and without an invalid refusal code.
 
     A refusal code is invalid if it is malformed or contains a card number. The rest of the outcome
-    is still used, because refusal codes are only shown to operators.
+    can still be used.
     """
     if isinstance(outcome, CardCollected):
         outcome = replace(outcome, card=without_false_facts(outcome.card))

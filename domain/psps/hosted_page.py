@@ -245,7 +245,7 @@ class RefusalsOnPage:
 
     `refused_cards` is how many cards were refused so far, if the PSP reports that without a further
     call. A number that is smaller than an earlier number is ignored. `refusal_code` is the PSP's
-    code for the reason of the last refusal, such as `insufficient_funds`, and never a text for
+    code for why the last card was refused, such as `insufficient_funds`. It is never a text for
     people. It is None if the PSP does not give a reason, or no longer gives the reason.
     """
 

@@ -65,10 +65,10 @@ class AddCard:
     If the same caller repeats a request with the same idempotency key within 24 hours, the same
     session is returned.
 
-    A request with an agreement also returns the earlier session for the same booking, even if it
-    has another idempotency key; that key then refers to the earlier session. A new session is
-    started only after the earlier link has ended without a card, the card was removed or the
-    agreement has ended.
+    If the request contains an agreement, and there is an earlier session for the same booking, the
+    earlier session is returned. This also applies if the request has another idempotency key, which
+    then refers to the earlier session. A new session is started only after the earlier link has
+    ended without a card, the card was removed or the agreement has ended.
 
     Raises, in this order:
 
@@ -290,11 +290,10 @@ def _replayed(earlier: CardSession | None, wanted: RequestedSession) -> CardSess
 def _session_of_booking(
     unit: UnitOfWork, wanted: RequestedSession, now: datetime
 ) -> CardSession | None:
-    """Return the session in which the guest agrees, or has agreed, to the same booking.
+    """Return the earlier session for the same booking, or None if the guest needs a new link.
 
-    If the link of that session no longer works, return the session only while its card is on file
-    and its agreement is open. In all other cases, return None, because the guest needs another
-    link.
+    The earlier session is returned if its link still works. It is also returned if its card is on
+    file and its agreement is open.
     """
     if wanted.agreement is None or not wanted.guest_id:
         return None

@@ -19,7 +19,7 @@ MANY_REFUSED_CARDS: Final = 20
 SESSIONS_PER_REFUSED_CARD: Final = 4
 
 LIMIT_FACTOR_WITHOUT_REFUSALS: Final = 5
-"""A center's limit, multiplied by this number, also applies to guests without a refused card."""
+"""For guests without a refused card, the limits of a center are multiplied by this number."""
 _HAS_REFUSALS: Final = CardLimit(Counted.REFUSED_CARDS, CountedPer.GUEST_EVERYWHERE, 1)
 
 
@@ -28,12 +28,13 @@ def require_below_limits(
 ) -> bool:
     """Raise CardLimitReached if the guest, the caller or the center has reached a limit.
 
-    If no limit is reached, return whether the guest must click before a page is created. A few
-    accounts at a shop are enough to reach the limit of a center. A guest without a refused card in
-    the last 24 hours is therefore refused only at five times that limit. Until then, the guest must
-    only click, because programs that follow links do not click.
+    There is one exception, because a person with a few customer accounts at a shop can exhaust the
+    limit of a center. For a guest without a refused card in the last 24 hours, that limit is five
+    times as high. If the center has reached the usual limit, such a guest must click before a page
+    is created, because programs that follow links do not click.
 
-    Changes nothing. CardLimitReached states the wait after which all limits allow a session.
+    Return whether the guest must click. Changes nothing. CardLimitReached states how long to wait
+    until all limits allow a session.
     """
     since = now - WINDOW
     reached = dict(unit.refused_cards.reached(limits, session, since=since)) if limits else {}

@@ -20,7 +20,7 @@ class EarlierPage:
     Either the page was over without a card when the session's next page was created, or the guest
     left it to use a card on file. The request of its `attempt` does not contain personal data.
     `number` is the number of the attempt. `told_at` is set while the PSP must be asked about the
-    page, for example after a webhook. It is None if the outcome is known.
+    page, for example after a webhook. It is None if the PSP need not be asked.
     """
 
     token_id: TokenId
@@ -35,7 +35,7 @@ class EarlierPage:
     def of(cls, session: CardSession) -> EarlierPage:
         """Return the session's current page as an earlier page.
 
-        Another page will replace the current page of the session, which must have a page.
+        Call this before another page replaces the current page. The session must have a page.
         """
         attempt = session.current_attempt.without_personal_data()
         return cls(

@@ -16,7 +16,7 @@ POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minu
 POLL_EVERY: Final = timedelta(minutes=10)
 
 ASK_AGAIN_AFTER: Final = timedelta(seconds=2)
-"""How long a browser must wait after the PSP's answer before it can cause the next question."""
+"""How long to wait after the PSP's answer until a browser's request may ask the PSP again."""
 
 ANSWERED_WITHIN: Final = timedelta(seconds=5)
 """How long a question may take. After this time, the process that asked it counts as dead."""
@@ -232,12 +232,12 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Return the session with a running question to the PSP, which a browser has caused.
+        """Return the session with a note that a browser's request is about to ask the PSP.
 
-        Return None if no question is allowed now, or if the session is settled. Only one question
-        runs at a time, and 2 seconds must pass between an answer and the next question. A link that
-        is opened in a loop therefore does not use up the capacity for other guests. An
-        `ask_again_at` far in the future comes from a wrong clock and is ignored.
+        Return None if the request must not ask the PSP now, or if the session is settled. Only one
+        question to the PSP runs at a time, and 2 seconds must pass between an answer and the next
+        question. A link that is opened in a loop therefore does not use up the capacity for other
+        guests. An `ask_again_at` far in the future comes from a wrong clock and is ignored.
         """
         if self._is_early(now) or self.is_settled:
             return None
@@ -271,17 +271,18 @@ class PolledSession(EndingSession):
         return replace(self, due_at=now)
 
     def due_when_allowed(self, now: datetime) -> Self:
-        """Return the session as due as soon as a browser may cause a question to the PSP.
+        """Return the session as due as soon as a browser's request could ask the PSP.
 
-        Anybody can cause this, so it must not cause more questions than a browser could.
+        Anybody can cause a call of this method, for example by an unsigned webhook. Therefore, it
+        must not lead to more questions to the PSP than a browser could cause.
         """
         asked = self.asked(now)
         return asked.due_now(now) if asked else self.asked_later()
 
     def due_for_earlier_page(self, now: datetime) -> Self:
-        """Return the session as due for a question about an earlier page, even if it is settled.
+        """Return the session as due, so that the PSP is asked about one of its earlier pages.
 
-        The time is chosen as in `due_when_allowed`.
+        The session is due even if it is settled. The time is chosen as in `due_when_allowed`.
         """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
@@ -291,7 +292,8 @@ class PolledSession(EndingSession):
         """Return the session as due soon, because the outcome of an earlier page is still unknown.
 
         `since` is the state of the session when it was leased. If the session is settled and its
-        `due_at` has not changed since then, `due_at` is the end of the lease and is replaced.
+        `due_at` has not changed since the lease, `due_at` is only the end of the lease. A later
+        time then replaces it.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at
@@ -300,10 +302,10 @@ class PolledSession(EndingSession):
         )
 
     def keeping_due_at(self, current: Self, *, since: Self) -> Self:
-        """Return the session with the `due_at` of `current` if it has changed since `since`.
+        """Return the session with the `due_at` of `current` if a webhook or a return has set it.
 
-        A webhook or a return may have set `due_at` meanwhile. A settled session is returned
-        unchanged, because it is not polled.
+        `since` is the session when the PSP was asked, and `current` is the session as stored now. A
+        settled session is returned unchanged, because it is not polled.
         """
         if self.is_settled or current.due_at in (None, since.due_at):
             return self

@@ -14,9 +14,9 @@ from domain.sessions.session import CardSession
 WINDOW: Final = timedelta(hours=24)
 """How long a session or a refused card counts toward the limits."""
 COUNTED_FOR: Final = WINDOW + timedelta(hours=1)
-"""Entries are counted within this time after the start of WINDOW. The time includes a margin for
-clocks that are slightly ahead. An entry with a later time comes from a wrong clock, and is not
-counted, so that it does not lock out a guest.
+"""The length of the period in which entries are counted. The period begins WINDOW ago and ends an
+hour from now, because the clock of another machine may be slightly ahead. An entry with a later
+time comes from a wrong clock. It is not counted, so that it does not lock out a guest.
 """
 
 
@@ -78,14 +78,14 @@ class RefusedCards(Protocol):
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
-        """Return each limit that is reached, with the time of its n-th latest entry.
+        """Return the limits that are reached, each with the time of its n-th latest entry.
 
-        Entries are sessions or refused cards. A limit of n is reached if the session's guest,
-        caller or center has at least n entries within COUNTED_FOR after `since`. It stops being
-        reached when the n-th latest entry is older than COUNTED_FOR. The session itself need not be
-        stored.
+        The entries of a limit are the sessions or refused cards of the session's guest, caller or
+        center. They are counted for COUNTED_FOR, beginning at `since`. If `at_most` of a limit is
+        n, the limit is reached if it has at least n entries, and stays reached until the n-th
+        latest entry is older than WINDOW. The session itself need not be stored.
 
-        A call reads n entries of an index for each limit; for a limit on a guest at one center, it
+        A call reads n entries of an index for each limit. For a limit on a guest at one center, it
         reads all entries of the guest. A write unit locks the guest. Other write units wait until
         it ends, and then see the entries that it has added for the guest.
         """

@@ -113,7 +113,10 @@ class DueSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardSession(PolledSession, RequestedSession):
-    """One addition of a card: the request, the polled page, and the end.
+    """A session in which a guest adds a card.
+
+    The base classes contain the content of the request, the page about which the PSP is polled, and
+    the end of the session. This class adds the following fields.
 
     The request:
 
@@ -130,8 +133,8 @@ class CardSession(PolledSession, RequestedSession):
       after the check.
     - `clicks` are the clicks with which the guest agreed to the terms of `agreement`.
     - `browsers` are the browsers in which the guest clicked, if the operator records browsers.
-    - `card` is the card that the session stored or renewed, as the PSP reported it at that time. It
-      is None also if an earlier release stored the card.
+    - `card` is the card that the session stored or renewed, as the PSP reported it at that time. If
+      an earlier release stored the card, `card` is None.
     """
 
     token_id: TokenId
@@ -262,9 +265,10 @@ class CardSession(PolledSession, RequestedSession):
         return number <= MAX_ATTEMPTS * max(days, 1)
 
     def without_personal_data(self) -> CardSession:
-        """Return the session without the guest's data that is not needed to end the session.
+        """Return the session without the guest's personal data.
 
-        The parameters of the page are kept, because the PSP finds the page by them until the end.
+        If the session is not over, the parameters of its page are kept, because the PSP can be
+        asked about the page only with them.
         """
         blank = replace(self, **CLEARED_BY_ERASURE)
         if not self.is_over:
@@ -300,9 +304,9 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def is_any_without_key(self, *, since: datetime, before: datetime) -> bool:
-        """Return whether a session without a key was started between two times.
+        """Return whether a session without a link key was started between two times.
 
-        Only earlier releases start such sessions. They are not locked.
+        Only earlier releases start such sessions. The sessions are not locked.
         """
         ...
 
@@ -391,9 +395,10 @@ class CardSessions(WorkAtPsps, Protocol):
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
         """Clear the guest's data in those sessions of the guest that cannot be decoded.
 
-        Until its `expires_at`, an open session keeps the data that is needed to find its page, for
-        a release that can decode the session. After that time, it is ended. Consents are kept.
-        Return True if none of these sessions is open.
+        An open session keeps the data that is needed to ask the PSP about its page until
+        `expires_at`, because a release that can decode the session may still settle it. If
+        `expires_at` has passed, the session is ended, and that data is cleared too. Consents are
+        kept. Return True if none of these sessions is open any longer.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Add the agreements that are missing because an earlier release stored the card.
 
-The earlier release does not know agreements.
+The earlier release does not support agreements.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class CompleteAgreements:
         general = general_among(consents, agreements)
         before = account.keep_until
         if not general and account.token_id in {each.token_id for each in agreements}:
-            # The earlier release kept the card without an end, although the guest agreed to
-            # bookings only.
+            # The earlier release kept the card without an end date, although the guest agreed only
+            # to charges for bookings.
             before = last_kept_until(agreements)
         version, keeps_until = account.consent_version, agreed.keep_until
         if account.has_withdrawn(agreed.consent.agreed_at):

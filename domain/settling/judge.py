@@ -81,7 +81,7 @@ class Verdict:
       `keep_until` may be later than before.
     - `doubted` is the account of a card that the guest typed in again. The card is read at the PSP
       at once, because the PSP may have lost it.
-    - `consent` is the consent to the account that is added, renewed or kept.
+    - `consent` is the consent for the account that is added, renewed or kept.
     - `agreements` are the guest's agreements about bookings.
     - `unkept` is the token to discard: the collected token, or the former token of the renewed
       account.
@@ -113,10 +113,10 @@ class Verdict:
 def judge(
     asked: CardSession, current: CardSession, outcome: Reported, now: datetime
 ) -> Verdict | None:
-    """Judge an outcome without a card. Return None if nothing changes.
+    """Judge any outcome except a card that `judge_card` judges. Return None if nothing changes.
 
     `asked` is the state of the session when the PSP was asked, and `current` is its present state.
-    The first matching case applies.
+    The order of the cases matters, because only the first case that matches applies.
     """
     match outcome:
         case CardCollected() | NoCardCollected() if not current.has_page_of(asked):
@@ -153,9 +153,11 @@ def judge_token(
 ) -> Verdict | None:
     """Judge the token of a collected card. Return None if the card may be stored.
 
-    A card is not stored if its token was already discarded, or if the card was collected after the
-    client had cancelled the session; the page is then over. While the token is being discarded, the
-    session waits, unless the page is already over because the center did not accept the card.
+    A card is not stored if its token was discarded after the card was collected, or if the card was
+    collected after the session had been cancelled. In both cases, the page is over.
+
+    While the token is being discarded, the session waits for the end of the discard. It does not
+    wait if the page is already over because the center did not accept the card.
     """
     if session.not_accepted is not None and session.current_attempt.over and discard is not None:
         # A PSP that refuses the discard must not keep the session open.
@@ -187,7 +189,7 @@ def judge_card(
 ) -> Verdict:
     """Judge a card that was collected on the current page of a session that is not settled.
 
-    Call `judge_token` first. The card becomes the account `account_id`, renews the account of the
+    Call `judge_token` first. The card becomes the account `account_id`, renews the account with the
     same card, or is refused. If the center does not accept the card, the page is over, but the
     session stays open.
 
@@ -298,7 +300,7 @@ def judge_card(
 class Agreed(NamedTuple):
     """The consent and the agreements of a guest for one card.
 
-    `keep_until` is None if the guest agreed that the card is kept without an end.
+    `keep_until` is None if the guest agreed that the card is kept without an end date.
     """
 
     consent: GivenConsent

@@ -35,15 +35,16 @@ def note_refused_cards(
     *,
     now: datetime,
 ) -> int:
-    """Record the cards that the page of `asked` refused, and the card that a rule refused, if any.
+    """Record the cards that were refused on a page, by the PSP or by a rule of cardonfile.
 
-    `changed` is the stored session after the outcome was applied. The refusal code is stored with
-    the last of the reported cards. Each card is recorded once, even if it is reported several
-    times. For each new card, `session.card_declined` is noted, unless the session failed because of
-    the card.
+    `asked` is the state of the session when the PSP was asked about its page, `outcome` is the
+    answer, and `changed` is the session after the outcome was applied. Each card is recorded once,
+    even if it is reported several times. The PSP's refusal code is stored with the last card that
+    the PSP refused.
 
-    Return how many cards the page has refused since the last call. The caller commits the unit, and
-    then calls `ask_about_open_pages`.
+    For each card that was not recorded yet, `session.card_declined` is noted, unless the session
+    failed because of the card. Return how many cards refused by the PSP were not recorded yet. The
+    caller commits the unit, and then calls `ask_about_open_pages`.
     """
     by_page = min(outcome.refused_cards, MAX_REFUSED_ON_PAGE) if outcome else 0
     code = outcome.refusal_code if outcome else None

@@ -52,7 +52,7 @@ class CloseAccount:
     - Cards are removed with the reason `account_closed`.
     - Discards and erasures end, and are recorded as out of reach.
     - Webhooks change nothing, and no new cards are stored at the account.
-    - Work that other processes have begun ends when a worker takes it over.
+    - If another process is working on a record, the record ends when a worker next leases it.
 
     Raises InvalidField for an account without any record. After ServiceUnavailable, some records
     may be left; repeat the call to finish them.

@@ -49,7 +49,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """The result of a job, with the facts that it shows about the target.
+    """The result of a job, with what the job has shown about the target.
 
     `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP
     has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the
@@ -63,7 +63,7 @@ class JobResult:
 
     @property
     def is_target_away(self) -> bool:
-        """Whether the target is an endpoint that is unavailable, so that its other events can wait."""
+        """Whether the target is an endpoint that is unavailable. Its other events can then wait."""
         # No request is sent to an endpoint that is gone or off, so its other events cost no time.
         return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 
