@@ -15,7 +15,7 @@ from domain.identifiers import AccountId, AgreementId, CenterId, GuestId, TokenI
 from domain.pagination import Page, PageRequest
 
 MAX_OPEN_AGREEMENTS: Final = 20
-"""The maximum number of open agreements that a card may guarantee."""
+"""The maximum number of open agreements that a card may have."""
 
 EVIDENCE_KEPT_FOR: Final = timedelta(days=600)
 """How long an agreement is stored as evidence, counted from its `kept_until`.

@@ -140,11 +140,10 @@ def with_click(
 def click_for(
     clicks: Sequence[AgreementClick], attempt: int, collected_at: datetime
 ) -> AgreementClick | None:
-    """Return the latest click of an attempt that is not later than `collected_at`.
+    """Return an attempt's latest click until `collected_at`, the time when a card was collected.
 
-    The card was collected at that time. If all clicks are later, return the first click. Return
-    None if the attempt has no clicks, because an earlier release opened its page without asking for
-    a click.
+    If all clicks are later, return the first click. Return None if the attempt has no clicks,
+    because an earlier release opened its page without asking for a click.
 
     The browser in which the guest typed in the card is unknown. The returned click therefore
     includes `general` only if the latest click in each browser includes it.

@@ -40,8 +40,8 @@ READ_LEASE: Final = timedelta(hours=1)
 counts toward READINGS_PER_MINUTE. The lease is long so that such accounts are leased rarely.
 """
 MIN_REFUSAL_INTERVAL: Final = timedelta(days=3, hours=12)
-"""How far apart refusals must be to be counted: the n-th counts if it comes at least (n - 1) times
-this after the first. A refusal is a reading at which the PSP does not know the card.
+"""How far apart refusals must be. The n-th refusal is counted only if it comes at least (n - 1)
+times this interval after the first. A refusal is a reading at which the PSP does not know the card.
 """
 REFUSALS_UNTIL_UNKNOWN: Final = 3
 """The number of counted refusals after which a card is unknown, and may be removed."""
@@ -156,8 +156,9 @@ class Account(Card, WorkAtPsp):
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
         """Return this account, kept at least until `keep_until`.
 
-        The account is kept without an end date if its present `keep_until` or the parameter is
-        None. If the end date is thereby removed, `consent_version` replaces the stored version.
+        If this parameter or the account's present `keep_until` is None, the account is kept without
+        an end date. If the end date is thereby removed, `consent_version` replaces the stored
+        version.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -192,7 +193,7 @@ class Account(Card, WorkAtPsp):
 
     @property
     def state_as_of(self) -> datetime:
-        """The time by the PSP's clock at which the PSP had the card in the stored state."""
+        """The time of the stored details of the card, by the PSP's clock."""
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
