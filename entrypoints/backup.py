@@ -60,10 +60,11 @@ def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Pa
 
 
 def open_to_others(folder: Path) -> Path | None:
-    """Return the first folder on the path in which other users may replace the backups, or None.
+    """Return a folder that lets other users replace the backups, or None.
 
-    `folder` is examined first, then each folder above it. A folder above it may be writable by
-    others if its sticky bit is set, because then only the owner of an entry can replace that entry.
+    `folder` is examined first, then each folder above it, and the first such folder is returned. A
+    folder above `folder` may be writable by others if its sticky bit is set, because only the owner
+    of an entry can then replace that entry.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):
@@ -90,7 +91,7 @@ def _stamp(now: datetime) -> str:
 
 
 def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], None]]]:
-    """Yield the name and suffix of each database, and the function that copies it to a file."""
+    """Yield, for each database, the prefix and the suffix of its copy's name, and a copy function."""
     from adapters.sqlite.backup import copy
 
     if isinstance(settings.database, Path):

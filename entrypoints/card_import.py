@@ -17,7 +17,10 @@ from entrypoints.csv_import import CsvImport
 
 CARDS: Final = "cards"
 WAITS_SECONDS: Final = (5, 15, 60)
-"""The waits before each retry when a PSP does not respond. The card is left out after the last."""
+"""The waits before the retries when a PSP does not respond.
+
+If the last retry fails too, the card is left out.
+"""
 MAX_LEFT_OUT: Final = 3
 """The import ends when this many cards in a row were left out."""
 
@@ -52,8 +55,8 @@ class CardImport(CsvImport):
         """Import the cards that `check` has read, each in a separate unit of work.
 
         Yield 1 after each line, and 0 every second during a wait. An import that was interrupted
-        can be completed by importing the same file again. Cards that are already on file are then
-        not read at the PSP. Raises PspSilent.
+        can be completed by importing the same file again. The PSP is then not asked about cards
+        that are already on file. Raises PspSilent.
         """
         self._note_operators_act(Action.IMPORT_BEGUN, CARDS, {"rows": self._count})
         left_out = 0

@@ -228,9 +228,10 @@ def guard(
 
 
 def shared_counts(settings: Settings) -> CountStorage | None:
-    """Return the Redis storage in which all processes count for rate limits, or None if it is not set.
+    """Return the Redis storage in which all processes count for rate limits.
 
-    Does not connect yet. Raises SettingsError if the Redis client is not installed.
+    Return None if CARDONFILE_RATE_LIMIT_STORAGE is not set. Does not connect yet. Raises
+    SettingsError if the Redis client is not installed.
     """
     if settings.rate_limit_storage is None:
         return None
@@ -279,7 +280,7 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
 
 
 def evidence_signer(keys: str | None) -> EvidenceSigner:
-    """Return a signer of evidence that uses `keys`, or a signer that always refuses if it is None.
+    """Return a signer of evidence that uses `keys`. If `keys` is None, the signer always refuses.
 
     Raises SettingsError if the keys cannot be used, or if the package for signatures is not
     installed.

@@ -108,7 +108,10 @@ class Copy:
         return counted
 
     def commit(self) -> None:
-        """Commit the target. Raises CopyFailed if the connection is lost before the response."""
+        """Commit the target.
+
+        Raises CopyFailed if the connection is lost before the server confirms the commit.
+        """
         try:
             self._target.commit()
         except psycopg.OperationalError as error:

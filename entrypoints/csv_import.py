@@ -29,7 +29,7 @@ MAX_RECORD_BYTES: Final = 64 * 1024
 """The maximum number of bytes in a row, which limits the memory. No valid row is that long."""
 
 ROWS_PER_UNIT: Final = 500
-"""The number of rows that one unit of work stores. Other writers wait some milliseconds for it."""
+"""The number of rows in a unit of work. Other writers wait some milliseconds for such a unit."""
 PAUSE_SECONDS: Final = 0.005
 """The pause after each unit of work, in which other writers get their turn."""
 
@@ -69,8 +69,8 @@ class CsvRefused(Exception):
 class CsvImport:
     """Imports one file. `check` reads the file and checks its rows, and then `store` stores them.
 
-    `skipped` counts rows that were not stored because their guest was erased. `refused` counts rows
-    that were not stored for a reason that `store` has reported.
+    `skipped` counts rows that were not stored because their guest was erased or merged. `refused`
+    counts rows that were not stored for a reason that `store` has reported.
 
     Between the two calls, the rows are in a temporary database, which SQLite moves to disk if it
     becomes large.
@@ -81,7 +81,7 @@ class CsvImport:
     ) -> None:
         """Prepare an import of records of the kind `what`, one of KINDS.
 
-        `check` replaces the kind's own check of a record, if it is given.
+        If `check` is given, it replaces the kind's own check of a record.
         """
         self._storage, self._what, self._note_act = storage, what, note_act
         self._kind = KINDS[what] if check is None else replace(KINDS[what], check=check)
@@ -289,13 +289,13 @@ class Kind(Generic[Record]):
     - `columns`: the columns that a file must have.
     - `optional`: the columns that a file may have.
     - `parse`: returns a record for the cells of a row.
-    - `parse_beside_semicolons`: replaces `parse` in a file whose delimiter is a semicolon, if
-      given.
+    - `parse_beside_semicolons`: replaces `parse` for files whose delimiter is a semicolon. If it is
+      None, `parse` is used for these files too.
     - `check`: raises an error if a record does not fit the stored records.
     - `put_many`: stores records, and returns the number of skipped records, or None if it never
       skips records.
     - `keeps_order`: whether records are stored in the order of the file instead of by id.
-    - `unique`: the name, in words, of the value that must differ between all rows.
+    - `unique`: the value that must differ between all rows, in words, such as "an id".
     """
 
     record: type[Record]

@@ -70,7 +70,7 @@ def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception in a log event by its type, its stack frames and its PSP.
+    """Replace an exception in a log event by its type, its stack frames and the name of the PSP.
 
     The text of the exception is left out, because it may contain data of a client, a guest or a
     PSP.
@@ -94,9 +94,10 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 class _Lines:
-    """Writes lines to standard error. A line that cannot be written is dropped, as on a full disk.
+    """Writes lines to standard error.
 
-    If a part of a dropped line was written, a line break is written before the next line.
+    A line that cannot be written is dropped, such as when the disk is full. If a part of a dropped
+    line was written, a line break is written before the next line.
     """
 
     def __init__(self) -> None:

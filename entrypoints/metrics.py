@@ -66,8 +66,8 @@ def measure(container: Container) -> WSGIApplication:
 def _prepare(folder: Path) -> None:
     """Create the folder, and delete the files of an earlier run.
 
-    If another process of this run is alive, the files of dead processes are kept, so that no count
-    decreases.
+    If another process that has a file here is alive, this is not a new run. All files are then
+    kept, including those of dead processes, so that no count decreases.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     files = {

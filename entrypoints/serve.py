@@ -35,8 +35,8 @@ NAME_ORIGINS: Final = "set the origins of their shops with configure-payments --
 CHECK_STORAGE_EVERY_SECONDS: Final = 60
 
 DESCRIPTORS_OF_THREAD: Final = 3
-"""The number of file descriptors of a thread: the database, its write-ahead log, and a connection
-to a PSP, an endpoint or a client.
+"""The number of file descriptors that a thread uses: the database, its write-ahead log, and a
+connection to a PSP, an endpoint or a client.
 """
 OTHER_DESCRIPTORS: Final = 40
 """The number of other file descriptors: logs, libraries, the threads of chores and PSPs, and
@@ -159,9 +159,9 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError if erased guests are in the database, because a backup was restored.
+    """Raise ServeError if guests who were erased are in the database, as after a restore.
 
-    Raises ServeError also if the folder of the erasures file is missing, because erasures could not
+    Also raises ServeError if the folder of the erasures file is missing, because erasures could not
     be recorded. Raises OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
@@ -343,7 +343,7 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Log that the service starts, and a warning for each PSP that takes only test cards."""
+    """Log that the service starts, and log a warning for each PSP that takes only test cards."""
     log.info(
         "serving",
         **where,

@@ -382,7 +382,7 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def refuse_settings_of_service(psp: str) -> None:
-    """Raise SettingsError if settings of a PSP with this name could be settings of the service."""
+    """Raise SettingsError if settings of a PSP with this name could clash with the service's own."""
     if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
         raise SettingsError(
             f"a PSP cannot be called {psp}: its settings would clash with the service's"

@@ -18,7 +18,7 @@ class SettingsError(ValueError):
 def with_extra_jwt(why: str) -> Iterator[None]:
     """Import modules in a `with` block that need the extra `jwt`.
 
-    Raises SettingsError if the extra is not installed. `why` is the beginning of its text.
+    Raises SettingsError if the extra is not installed. The text of the error begins with `why`.
     """
     try:
         yield

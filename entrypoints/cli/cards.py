@@ -209,8 +209,9 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
 def evidence(*, account_id: str, as_html: bool, after_erasure: bool) -> None:
     """Print the signed evidence about a card, for a dispute.
 
-    The card may have been removed. The evidence is signed JSON, as the API returns it, or an HTML
-    page with the same content. The audit trail records that the evidence was printed.
+    The command also works for a card that was removed. The evidence is signed JSON, as the API
+    returns it, or an HTML page with the same content. The audit trail records that the evidence was
+    printed.
 
     \b
     Example:

@@ -244,7 +244,7 @@ def list_(*, merchant_account: str | None, as_json: bool) -> None:
 
     STATE is `unreadable` if another release has stored the center's payment configuration, and this
     release cannot read it. If so, run `cardonfile configure-payments` with every option. With
-    --account, centers with this state are listed too.
+    --account, unreadable centers are listed too, because they may use the account.
 
     \b
     Example:
@@ -356,7 +356,7 @@ def set_(
 def _echo_fallback(
     shipped: Collection[str], center: Center, settings: CenterSettings, consents: Collection[str]
 ) -> None:
-    """Warn that guests read English if the center has no consent text in its own language."""
+    """If the center has no consent text in its own language, warn that guests read English."""
     language = settings.language
     if language is None or look_up(language, {DEFAULT_LANGUAGE, *consents}) is not None:
         return
@@ -388,7 +388,10 @@ def _echo_changes(record_type: type[Record], before: Record | None, now: Record 
 
 
 def _row(unit: UnitOfWork, center: Center) -> tuple[dict[str, object], PaymentConfiguration | None]:
-    """Return a center's row in the list, and its configuration if it can be decoded."""
+    """Return a center's row in the list, and its configuration.
+
+    The configuration is None if it is missing or cannot be decoded.
+    """
     try:
         configuration = unit.configurations.get(center.id)
         state = "takes_cards" if configuration else "takes_no_cards"

@@ -70,8 +70,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count the deliveries that are stored. Deliveries are stored for 30 days,
-    unless CARDONFILE_RETENTION sets another time.
+    PENDING and FAILED count the stored deliveries. Deliveries are stored for 30 days, unless
+    CARDONFILE_RETENTION sets another time.
 
     \b
     Example:
@@ -162,8 +162,8 @@ def roll_secret(endpoint_id: str) -> None:
     """Make a new secret, and print only the secret.
 
     For 24 hours, events are signed with the old and the new secret, so that the receiver can switch
-    to the new secret. If you run the command again within that time, the oldest secret ends at
-    once.
+    to the new secret. If you run the command again within that time, the oldest secret is dropped
+    at once.
 
     \b
     Example:
@@ -182,8 +182,9 @@ def roll_secret(endpoint_id: str) -> None:
 def deliveries(*, failed: bool, limit: int, as_json: bool) -> None:
     """List deliveries, newest first.
 
-    Old deliveries are deleted unless they are due. RESULT is the HTTP status of the last attempt,
-    or the reason why there was no response.
+    Deliveries are stored for 30 days, unless CARDONFILE_RETENTION sets another time. Deliveries
+    that are still due are kept longer. RESULT is the HTTP status of the last attempt, or the reason
+    why there was no response.
 
     \b
     Example:

@@ -84,7 +84,7 @@ def verify(*, file: Path, keys_file: Path) -> None:
     """Verify the signature of evidence.
 
     FILE is the JSON that the API or `cardonfile card evidence` returns. The exit status is 1 if the
-    evidence was changed, or if it was not signed with one of the keys.
+    evidence was changed, or if none of the keys signed it.
 
     \b
     Example:

@@ -78,8 +78,8 @@ def show(*, guest_id: str, personal: bool, as_json: bool) -> None:
 def export(*, guest_id: str) -> None:
     """Print everything on file about a guest as JSON.
 
-    The export contains names and addresses, but nothing with which a link could be opened or a card
-    charged. The audit trail records the export.
+    The export contains names and addresses. It does not contain anything that could open a link or
+    charge a card. The audit trail records the export.
 
     \b
     Example:

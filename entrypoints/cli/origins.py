@@ -32,10 +32,10 @@ def move() -> None:
 def copy() -> None:
     """Stop a copy of a database from acting in place of the original.
 
-    Run this command on the copy, with the settings of the copy. It deletes event endpoints with
-    their secrets, events that are due, and discards and readings of cards that are due at PSPs. It
-    also revokes all access tokens. From then on, the copy refuses the keys of the original's
-    merchants.
+    Run this command on the copy, with the settings of the copy. It deletes the event endpoints with
+    their secrets, all events, and the links to guests' own pages. It cancels the pending work at
+    PSPs: cards to discard, and cards to read. It also revokes all access tokens. From then on, the
+    copy refuses the keys of the original's merchants.
 
     \b
     Example:

@@ -71,9 +71,10 @@ def close_account(
 
     Also use this command if the keys of the account are lost. NAME is the PSP, which does not have
     to be set up. The command asks you to type the name of the account. Then it ends open sessions
-    and removes cards. It also gives up pending discards and erasures, and records them as out of
-    reach, because the PSP is no longer called. --reopen allows the account to take cards again, but
-    does not restore anything. The audit trail records both the closing and the reopening.
+    and removes cards. The PSP is no longer called for the account, so the command gives up discards
+    of cards and erasures of guests that are still pending there, and records them as out of reach.
+    --reopen allows the account to take cards again, but does not restore anything. The audit trail
+    records both the closing and the reopening.
 
     \b
     Examples:
@@ -112,9 +113,10 @@ def close_account(
 def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """Confirm that the keys of an account are right.
 
-    Use this command if the removal of unknown cards has stopped because there are too many of them.
-    NAME is the PSP. For a day, every card that the PSP has not known for a week is removed, without
-    a limit. The audit trail records who confirmed the keys.
+    The service removes cards that the PSP has reported as unknown for a week. If there are too many
+    such cards, the service stops, because the keys may be wrong. Use this command if the keys are
+    right. For a day, the service then removes unknown cards without a limit. NAME is the PSP. The
+    audit trail records who confirmed the keys.
 
     \b
     Example:
@@ -134,9 +136,9 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """Trust the current keys of an account.
 
     Use this command if the first keys were wrong. NAME is the PSP. Stop the service first, and
-    start it afterwards with the right keys. At the first call, the service stores the merchant of
-    these keys. The command refuses an account with cards on file or with tokens to discard. The
-    audit trail records who ran the command.
+    start it afterwards with the right keys. At its first call to the PSP, the service stores which
+    merchant these keys belong to. The command refuses an account that has cards on file, or cards
+    that still have to be discarded. The audit trail records who ran the command.
 
     \b
     Example:
@@ -152,9 +154,9 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
 def new(name: str) -> None:
     """Create an adapter for a PSP, in a new folder.
 
-    The folder is created in the current folder. It contains a copy of the example in
-    docs/adding-a-provider.md with the new name, which is a package that passes the contract suite.
-    NAME consists of lower-case letters and digits.
+    The folder is created in the current folder. It contains a package that passes the contract
+    suite: a copy of the example in docs/adding-a-provider.md, with the new name. NAME consists of
+    lower-case letters and digits.
 
     \b
     Example:

@@ -67,8 +67,8 @@ def serve(*, host: str, port: int, no_worker: bool) -> None:
 def work() -> None:
     """Run the background worker alone.
 
-    The worker settles sessions, discards cards and sends events. Run it for a service that has no
-    worker, because it runs under granian or as `cardonfile serve --no-worker`.
+    The worker settles sessions, discards cards and sends events. A service that runs under granian
+    or as `cardonfile serve --no-worker` needs this command, because it has no worker.
     CARDONFILE_PUBLIC_BASE_URL must be set. The worker runs until Ctrl-C, SIGTERM or SIGHUP.
 
     \b
@@ -91,8 +91,9 @@ def work() -> None:
 def reconcile() -> None:
     """Do the work that is due, then stop.
 
-    The command settles or expires sessions that are due, discards cards at the PSP that are not
-    kept, and sends events that are due. A running `cardonfile serve` does all this by itself.
+    The command settles or expires sessions that are due, discards cards that the PSP stores but the
+    service does not keep, and sends events that are due. A running `cardonfile serve` does all this
+    by itself.
 
     \b
     Example:

@@ -45,8 +45,8 @@ USUAL_TIME: Final = timedelta(days=7)
 def session() -> None:
     """List, count and cancel card-addition sessions.
 
-    PREFIX is the beginning of a session's token. The whole token is not shown, because the link of
-    a session from an earlier release can be opened with it.
+    PREFIX is the beginning of a session's token. The whole token is not shown, because it can open
+    the link of a session from an earlier release.
     """
 
 
@@ -131,10 +131,11 @@ def show(*, token: str, as_json: bool) -> None:
 def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
     """Count sessions by their result.
 
-    RESULT is stored, renewed, card_on_file_used, refused_by_rule (REASON is the rule),
-    waiting_for_psp or open. It is overdue if the session has been due for more than a minute
-    without a worker handling it. If the session ended without a card, RESULT is declined, abandoned
-    (opened, but without a card) or never_opened.
+    If the session ended with a card, RESULT is stored, renewed or card_on_file_used. If a rule
+    refused the card, RESULT is refused_by_rule, and REASON is the rule. If the session ended
+    without a card, RESULT is declined, abandoned or never_opened. An abandoned session was opened.
+    If the session has not ended, RESULT is open, waiting_for_psp or overdue. A session is overdue
+    if it has been due for more than a minute, and no worker has handled it.
 
     \b
     Example:

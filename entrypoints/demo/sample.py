@@ -99,7 +99,7 @@ EVES_CARD: Final = {"center_id": SPA.center.id, "billing_info": BILLING_INFO, "l
 
 
 def a_booking(reference: str, now: datetime) -> dict[str, object]:
-    """Return the `agreement` of an add-card request, for a massage that is over in two minutes."""
+    """Return the `agreement` of an add-card request, for a massage that ends in two minutes."""
     return {
         "reference": reference,
         "description": "Swedish massage",

@@ -101,7 +101,10 @@ class Timeline:
     _lines: dict[str, list[Json]] = field(default_factory=dict)
 
     def read(self, line: Json) -> None:
-        """Add a log line to its session. A start of the service is added to the newest session."""
+        """Add a log line to its session.
+
+        A line about a start of the service is added to the newest session.
+        """
         now, event = time.monotonic(), line.get("event")
         session = self._newest if event == "serving" else line.get("session", "")
         if event == Step.CREATED:
@@ -111,7 +114,10 @@ class Timeline:
             lines.append({**line, "at": now, "seconds": now - (lines[0]["at"] if lines else now)})
 
     def of(self, guest_id: str | None) -> list[Json]:
-        """Return the lines about the guest's newest session, or about the newest session of all."""
+        """Return the lines about a guest's newest session.
+
+        If `guest_id` is None, return the lines about the newest session of all guests.
+        """
         found = [it for it in self._lines.values() if it and guest_id in (None, it[0]["guest_id"])]
         return found[-1] if found else []
 
@@ -149,7 +155,7 @@ class Shop:
         return app
 
     def process_request(self, req: falcon.Request, _: falcon.Response) -> None:
-        """Redirect requests to another host name, such as localhost.
+        """Redirect requests that use another host name, such as localhost, to `origin`.
 
         Refuse forms that come from other sites.
         """

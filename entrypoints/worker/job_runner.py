@@ -69,13 +69,13 @@ class JobRunner(Generic[Target]):
     ) -> None:
         """Prepare the runner.
 
-        `take` contains a function for each kind of job, which leases a due job. `work` is the event
+        `take` contains, for each kind of job, a function that leases a due job. `work` is the event
         that wakes the runner. `threads` is how many jobs run at once, and `threads_per_target` is
         how many of them may be for one target. `capacities` is called with `threads_per_target`,
         and returns a lower number for each target that may have fewer jobs at the moment.
         """
         self.finds_work = False
-        """Whether the last look for jobs of every kind ended without an error."""
+        """Whether the runner could look for jobs of every kind when it last looked."""
         self._take = take
         self._work_log = work_log
         self._work = work or threading.Event()
@@ -95,9 +95,9 @@ class JobRunner(Generic[Target]):
     def run_until_idle(self) -> None:
         """Run all due jobs in this thread, and the chores until they have no more to do.
 
-        If a kind of work cannot be read or written, or if a target is unavailable, no further jobs
-        of this kind or for this target are run. Otherwise, all other work would wait for each
-        failure.
+        If a kind of work cannot be read or written, no further jobs of this kind are run. If a
+        target is unavailable, no further jobs for this target are run. Repeated failures would
+        delay all other work.
         """
         while self._look(_in_this_thread) or self._rests():
             pass

@@ -22,10 +22,10 @@ REST_SECONDS: Final = 0.05
 def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> Done:
     """Run due jobs and chores until nothing is left to do, and return what was done.
 
-    If an endpoint does not accept an event, this run does not send it further events, because the
-    backlog of an endpoint that hangs would delay all other work for hours. Several processes may
-    run this at once, because each job is leased by one of them. If a part of the work could not be
-    read or written, the rest is done, and then the first error is raised, such as
+    If an endpoint does not accept an event, no further events are sent to this endpoint during the
+    run, because the backlog of an endpoint that hangs would delay all other work for hours. Several
+    processes may run this at once, because each job is leased by one of them. If a part of the work
+    could not be read or written, the rest is done, and then the first error is raised, such as
     ServiceUnavailable.
     """
     work_log = _RunLog()

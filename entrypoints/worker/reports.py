@@ -25,8 +25,8 @@ from entrypoints.databases import cause_of
 
 LINE_EVERY_SECONDS: Final = 60
 BACK_AFTER_SECONDS: Final = 90
-"""How long a kind of work must not have failed before it is logged as working. This is longer than
-a lease, after which a failed job is tried again.
+"""A kind of work is logged as working again if its last failure was this long ago. This is longer
+than a lease, after which a failed job is tried again.
 """
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ class Done:
     """The work that a runner has done so far.
 
     `jobs` counts finished jobs by kind, including those that failed, and `ends` counts them by
-    result. `faults` contains the exceptions of single jobs, which are retried later. `silent`
+    result. `faults` contains the exceptions of single jobs. These jobs are retried later. `silent`
     counts the jobs whose PSP has not responded for 24 hours.
     """
 
@@ -110,10 +110,10 @@ class WorkLog:
             log.error("reconciler_fault", work=work, exc_info=fault)
 
     def succeeded(self, *works: str) -> None:
-        """Record that these kinds of work have succeeded, and log those that failed before.
+        """Record that these kinds of work have succeeded, and log which of them work again.
 
-        Work that failed in the last 90 seconds is not logged yet, because a failing job may only be
-        waiting for its lease to end.
+        Work that failed in the last 90 seconds is not logged yet, because the job that failed may
+        only be waiting for its lease to end.
         """
         with self._lock:
             now = self._now()
@@ -205,7 +205,7 @@ class CardTestingLog:
 
 
 class NotAgreedLog:
-    """Logs bookings that have no agreement because an earlier release showed the page, once each."""
+    """Logs each booking once that has no agreement because an earlier release showed the page."""
 
     def __init__(self, complete: CompleteAgreements) -> None:
         self._complete = complete

@@ -25,10 +25,10 @@ STOP_SECONDS: Final = 20
 HOUSEKEEPING_EVERY: Final = timedelta(minutes=15)
 """The interval between deletions of old records, and between notices of expiry.
 
-Both chores wait for a steady clock, which a new process does not have at once.
+Both chores do nothing until the clock is steady. The clock of a new process is not steady at once.
 """
 CHECK_DEADLINES_EVERY: Final = timedelta(minutes=1)
-"""The interval between checks for agreements to end, cards to remove, and unopened links."""
+"""How often agreements are ended, cards are removed, and unopened links are reported."""
 COMPLETE_AGREEMENTS_EVERY: Final = timedelta(hours=1)
 FINISH_ERASURES_EVERY: Final = timedelta(seconds=20)
 LOOK_FOR_CARD_TESTING_EVERY: Final = timedelta(minutes=5)
