@@ -91,7 +91,7 @@ def _stamp(now: datetime) -> str:
 
 
 def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], None]]]:
-    """Yield, for each database, the prefix and the suffix of its copy's name, and a copy function."""
+    """Yield the prefix and the suffix of each copy's name, and the function that makes the copy."""
     from adapters.sqlite.backup import copy
 
     if isinstance(settings.database, Path):

@@ -70,8 +70,8 @@ class CardImport(CsvImport):
             yield 1
             if left_out == MAX_LEFT_OUT:
                 raise PspSilent(
-                    "the PSP gave no usable response: run the import again later, or remove the lines above "
-                    "from the file"
+                    "the PSP gave no usable response: run the import again later, or remove the "
+                    "lines reported above from the file"
                 )
 
     def _fate_of(self, card: CardToImport) -> Generator[int, None, Fate]:

@@ -116,9 +116,9 @@ class Copy:
             self._target.commit()
         except psycopg.OperationalError as error:
             raise CopyFailed(
-                "the connection was lost during the commit, so TO_URL has everything or nothing: run "
-                "the same command again, which copies everything or says that TO_URL is not empty "
-                f"({first_line(error)})"
+                f"the connection was lost during the commit ({first_line(error)}), so either "
+                "everything or nothing was copied. Run the same command again: it copies "
+                "everything, or it reports that TO_URL is not empty"
             ) from error
 
     def _copy(self, table: str, columns: Sequence[str], on_copied: Callable[[int], None]) -> None:
@@ -178,8 +178,8 @@ def _require_no_worker(source: Transaction) -> None:
         if seen.state is WorkerState.RUNNING and not seen.is_missing:
             raise CopyFailed(
                 f"nothing was copied: a worker is running (process {seen.worker.pid} on {seen.worker.host}), "
-                "so the copy would miss what its service stores next. Stop the service on every "
-                "machine; if it was killed, wait a minute, or use --anyway"
+                "so the copy would miss the records that the service stores next. Stop the service "
+                "on every machine. If the service was killed, wait a minute, or use --anyway"
             )
 
 

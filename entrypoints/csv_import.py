@@ -134,7 +134,7 @@ class CsvImport:
             except AlreadyStored as error:
                 # One of the products was stored at another center after the file was checked.
                 raise CsvRefused(
-                    "after the check, a product in this line or a later line was "
+                    "after the file was checked, a product in this line or in a later line was "
                     "created at another center",
                     rows[0][0],
                 ) from error
@@ -276,8 +276,8 @@ def _parse_product_beside_semicolons(*, amount: str, **cells: str) -> Product:
     if not _AMOUNT_BESIDE_SEMICOLONS.fullmatch(amount):
         raise InvalidField(
             "amount",
-            "an amount such as 120,50 or 120.50, with 1, 2 or 4 decimals (3 may be thousands) and "
-            f"at most {MAX_AMOUNT_DIGITS} digits",
+            "an amount such as 120,50 or 120.50, with 1, 2 or 4 decimals (3 could mean thousands) "
+            f"and at most {MAX_AMOUNT_DIGITS} digits",
         )
     return Product.parse(amount=amount.replace(",", "."), **cells)
 

@@ -282,9 +282,11 @@ def _wrong_merchant(
             identity = adapter.identity(account)
         container.recognize_merchant().compare(name, account, identity)
     except MerchantOfOriginal as wrong:
-        what = f"the keys belong to {wrong.given}, a merchant of the original of this copy"
+        what = (
+            f"the database is a copy, and the keys belong to the original's merchant {wrong.given}"
+        )
         if wrong.given is None:
-            what = "the keys do not show their merchant, and this database is a copy"
+            what = "the database is a copy, and the keys do not show which merchant they belong to"
         return problem(
             about, f"{what}: give the copy keys of another merchant, under another account name"
         )
@@ -348,8 +350,8 @@ def _languages(container: Container) -> Iterator[Finding]:
         off = f"cardonfile consent set --center {center.id} --language {language} --none"
         yield problem(
             "languages",
-            f"{center.name}: the page of {name} does not support {language}, so guests "
-            f"read another language. To switch it off: `{off}`",
+            f"{center.name}: {name}'s page does not support {language}, so guests "
+            f"read another language. To switch {language} off: `{off}`",
         )
     if not found:
         yield ok("languages", "guests read every language that is switched on")
@@ -383,21 +385,25 @@ def _accounts(container: Container) -> Iterator[Finding]:
         since = min(filter(None, (work.since, erasures.since)), default=None)
         waits = f"{work.items} sessions, discards and cards, and {erasures.items} erasures"
         if find_missing(psps, account) is not None:
-            fault = f"not set up, but cards are stored there or work is left: {waits} wait"
+            fault = f"not set up, but cards are stored there or work is left: {waits} are waiting"
             yield problem(name, f"{fault}; set it up, or {advice}")
         elif is_alarming(since, now):
             yield problem(
                 name,
-                f"{waits} wait since {since:%F %T} UTC: look for `psp_away` in the log; {advice}",
+                f"{waits} have been waiting since {since:%F %T} UTC: look for `psp_away` in the "
+                f"log; {advice}",
             )
         else:
-            yield ok(name, "nothing has been waiting for it for a day")
+            yield ok(name, "no work has been waiting for this account for a day")
     for standing in standings:
         if standing.stopped_at is not None:
             provider, merchant_account = standing.psp_account
-            fault = "the PSP does not know many cards, so their removal has stopped: if the keys are right"
+            fault = (
+                "too many cards are unknown to the PSP, so the service no longer removes such cards"
+            )
             confirm = f"cardonfile psp confirm-keys {provider} --account {merchant_account}"
-            yield problem(f"{provider}/{merchant_account}", f"{fault}, `{confirm}`")
+            advice = f"if the keys are right, run `{confirm}`"
+            yield problem(f"{provider}/{merchant_account}", f"{fault}: {advice}")
     for account in sorted(configured & closed):
         fault = "closed, but centers use it: find them with `cardonfile center list`"
         yield problem("/".join(account), f"{fault}, and run `cardonfile configure-payments`")
@@ -427,7 +433,8 @@ def _endpoint(container: Container, to: EventEndpoint) -> Iterator[Finding]:
         if to.is_active:
             container.http_event_sender().connect(to.url)
         else:
-            fault = f"{host} responded 410, so it is disabled: remove it, and add it again if it should get events"
+            advice = "remove the endpoint, and add it again if it should still receive events"
+            fault = f"{host} responded 410, so the endpoint is disabled: {advice}"
     except EventNotSent as failure:
         fault = f"{host} cannot be reached ({failure}): ask its owner"
     yield _judged(f"endpoint {to.endpoint_id}", fault, f"{host} accepts connections")
@@ -460,7 +467,7 @@ def _replication(container: Container) -> Iterator[Finding]:
         return
     about, set_to = "synchronous commit", f"{seen.synchronous_commit} (set by: {seen.set_by})"
     if seen.synchronous_commit == "off":
-        fault = "a crash loses the last commits of other programs than the service"
+        fault = "a crash loses the last commits of programs other than the service"
         yield problem(about, f"{set_to}: {fault}: set it to on")
     if seen.synchronous_commit == "local" and seen.standbys:
         fault = f"commits do not wait for the standbys, so a failover {_LOSES}"

@@ -228,8 +228,9 @@ def _load(named: frozenset[str]) -> Mapping[ProviderName, AnyPspPlugin]:
     for one, other in permutations(plugins, 2):
         if other.startswith(f"{one}_"):
             raise SettingsError(
-                f"{PSPS_SETTING}: the PSP {other} would share settings with the account "
-                f"{other.removeprefix(f'{one}_')} of the PSP {one}; use only one of these PSPs"
+                f"{PSPS_SETTING}: the settings of the PSP {other} have the same names as those of "
+                f"the account {other.removeprefix(f'{one}_')} of the PSP {one}; use only one of "
+                "these PSPs"
             )
     return plugins
 

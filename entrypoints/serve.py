@@ -170,8 +170,9 @@ def refuse_erased_guests(container: Container) -> None:
     found = container.erase_guest().guests_not_erased()
     if found:
         raise ServeError(
-            f"erased guests of CARDONFILE_ERASURES_FILE are in the database ({len(found)}): a backup was "
-            "restored, or a process was killed during an erasure; run `cardonfile guest erase --again`"
+            "guests that CARDONFILE_ERASURES_FILE lists as erased are in the database "
+            f"({len(found)}): a backup was restored, or a process was killed during an erasure; "
+            "run `cardonfile guest erase --again`"
         )
 
 

@@ -382,7 +382,7 @@ def unknown_settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def refuse_settings_of_service(psp: str) -> None:
-    """Raise SettingsError if settings of a PSP with this name could clash with the service's own."""
+    """Raise SettingsError if settings of a PSP with this name could clash with the service's."""
     if any(setting.startswith(_prefix_of(psp)) for setting in Setting):
         raise SettingsError(
             f"a PSP cannot be called {psp}: its settings would clash with the service's"
@@ -513,8 +513,8 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
     except ValueError:
         raise SettingsError(
             "CARDONFILE_CARD_TESTING_LIMITS must be off, or look like "
-            "guest=10/10,guest-everywhere=off/30,caller=5000/500,center=1000/200: sessions "
-            "and refused cards in 24 hours, each a number from 1 to 999999 or off"
+            "guest=10/10,guest-everywhere=off/30,caller=5000/500,center=1000/200. A limit is "
+            "SESSIONS/REFUSED_CARDS in 24 hours, and each part is a number from 1 to 999999, or off"
         ) from None
 
 

@@ -85,7 +85,8 @@ class _Channel(HTTPChannel):
                 _Channel.has_logged_tls = True
                 log.warning(
                     "https_on_http_port",
-                    do="clients must use the https address of the proxy, and the proxy must use http here",
+                    do="clients must use the https address of the proxy, and the proxy must send "
+                    "http to this port",
                 )
             self.handle_close()
             return False

@@ -42,7 +42,7 @@ def _money(money: Money | None) -> str:
 
 
 def _is(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: "the payment service provider does not tell"}[value]
+    return {True: "yes", False: "no", None: "not reported by the payment service provider"}[value]
 
 
 _ENVIRONMENT: Final = Environment(

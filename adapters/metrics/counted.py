@@ -84,7 +84,7 @@ class Counts:
         )
         self.stored = seconds(
             "card_storing",
-            "From the collection of a card at the PSP to its storage.",
+            "Time from the collection of a card at the PSP until the card is stored.",
             "psp",
             buckets=STORING_SECONDS,
             begin_at_0=psps,

@@ -75,7 +75,7 @@ class MerchantCheck:
             log.error(
                 "psp_keys_of_another_merchant",
                 **known,
-                do="set keys of the merchant `kept` with the permission to read the account; to "
-                "use keys of another merchant, choose another account name "
-                "(configure-payments --account)",
+                do="set keys that belong to the merchant `kept` and may read the account; to use "
+                "keys of another merchant, choose another account name (configure-payments "
+                "--account)",
             )

@@ -94,8 +94,8 @@ class StripeProvider(PaymentProvider):
             log.warning(
                 "stripe_account_unknown",
                 account=merchant_account,
-                do="give the restricted key the permission to read its account; until then, the "
-                "service cannot notice keys of another account",
+                do="give the restricted key the permission to read its account; without it, the "
+                "service cannot notice keys that belong to another account",
             )
             return None
         return f"{account.id} {self._mode(merchant_account)}"
@@ -301,7 +301,8 @@ def _created(
                     "stripe_refuses_restrictions",
                     **about,
                     param=param,
-                    do="ask Stripe why; until then, guests type cards that are refused later",
+                    do="ask Stripe for the reason; until Stripe accepts the restrictions, guests "
+                    "can add cards on its page that the service then refuses",
                 )
             else:
                 raise

@@ -37,7 +37,7 @@ class TrustKeys:
             if unit.accounts.active_at_psp(psp_account) or unit.discards.pending_at_psp(
                 psp_account
             ):
-                expected = "an account without cards on file and without tokens to discard"
+                expected = "an account without cards on file and without cards to discard"
                 raise InvalidField("merchant_account", expected)
             unit.merchant_identities.forget(*psp_account)
             self.note_act(unit, Action.KEYS_TRUSTED, "/".join(psp_account), {"before": kept})

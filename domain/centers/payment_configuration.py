@@ -154,7 +154,7 @@ class PaymentConfiguration:
             )
         refused = frozenset(map(Funding, refuse_funding))
         if len(refused) == len(Funding):
-            raise InvalidField("refuse_funding", "not every funding")
+            raise InvalidField("refuse_funding", "at most two of credit, debit and prepaid")
         if refused and not acquirer_agreed:
             # Visa and Mastercard require merchants to accept all their cards. Exceptions depend on
             # the country and the contract.

@@ -16,8 +16,8 @@ class ConsentTooLong(ValueError):
 
     def __init__(self, language: str, provider: ProviderName, *, length: int, longest: int) -> None:
         super().__init__(
-            f"the text that guests agree to in {language} has {length} characters with the center's "
-            f"name; {provider} shows {longest} at most: import the center with a shorter name, or "
+            f"the consent text in {language} has {length} characters, including the center's name, "
+            f"but {provider} shows at most {longest}: import the center with a shorter name, or "
             "set a shorter text"
         )
 

@@ -118,7 +118,8 @@ def revoke(prefix: str) -> None:
         revoked = container.revoke_token()(prefix)
         if not (revoked.prefix.startswith(prefix) or revoked.is_token(prefix)):
             click.echo(
-                f"compared only the prefix {revoked.prefix}: the rest of a token is not stored",
+                f"only the prefix {revoked.prefix} was compared, because the rest of a token is "
+                "not stored",
                 err=True,
             )
         click.echo(f"revoked {revoked.prefix} of {revoked.caller.name}")

@@ -194,7 +194,7 @@ def compare(*, merchant_account: MerchantAccount, provider: str | None, as_json:
     ]
     nobody = {"guest_id": None, "account_id": None}
     echo_records(columns, [nobody | row for row in rows], as_json=as_json)
-    click.echo(f"in both: {found.in_both}", err=True)
+    click.echo(f"cards that are in both places: {found.in_both}", err=True)
     raise SystemExit(bool(rows))
 
 

@@ -134,7 +134,8 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "--refuse-funding",
     type=click.Choice([each.value for each in Funding]),
     multiple=True,
-    help="Do not accept these cards. May be given several times. Needs --acquirer-agreed.",
+    help="Do not accept cards with this funding. May be given several times. Needs "
+    "--acquirer-agreed.",
 )
 @click.option(
     "--accept-any-funding",
@@ -162,8 +163,8 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--no-show-indicator/--only-unscheduled",
     default=None,
-    help="Whether charges for bookings may state no-show as their reason, if the acquirer "
-    "allows it.  [initially: --only-unscheduled]",
+    help="Whether charges for bookings may state no_show as their reason, or only unscheduled. Ask "
+    "your acquirer before you allow no_show.  [initially: --only-unscheduled]",
 )
 @click.option(
     "--portal-minutes",
@@ -204,7 +205,7 @@ def configure_payments(
     cleared |= {"refuse_funding": ()} if accept_any_funding else {}
     named = _named(settings, cleared)
     if none == bool(named):
-        raise click.UsageError("give the options to change, or only --none")
+        raise click.UsageError("give either the options to change, or --none by itself")
     with installation() as container:
         if not none:
             # If a package that the PSP needs is not installed, fail here and not at the first
@@ -363,8 +364,8 @@ def _echo_fallback(
     of_text = look_up(language, shipped)
     own = "" if of_text else " --file YOUR_TEXT"
     click.echo(
-        f"no consent text in {language}, so guests read English. To set it: cardonfile consent set --center "
-        f"{center.id} --language {of_text or language}{own}",
+        f"no consent text in {language}, so guests read English. To set the text: cardonfile "
+        f"consent set --center {center.id} --language {of_text or language}{own}",
         err=True,
     )
 

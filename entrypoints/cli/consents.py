@@ -105,8 +105,8 @@ def set_(*, center_id: str, language: str, purpose: str, text: TextIO | None, no
         click.echo(f"  {done.text.at(done.center).text}")
         if done.not_shown_by is not None:
             click.echo(
-                f"the page of {done.not_shown_by} does not support {done.text.language}: guests do "
-                "not see the text there",
+                f"{done.not_shown_by}'s page does not support {done.text.language}, so guests "
+                "do not see the text there",
                 err=True,
             )
 

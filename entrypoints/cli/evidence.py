@@ -65,7 +65,7 @@ def new_key(*, file: Path) -> None:
         except (NotKeys, OSError, click.ClickException) as error:
             beside.unlink(missing_ok=True)
             if isinstance(error, NotKeys):
-                raise click.ClickException(f"{file} cannot be extended: {error}") from None
+                raise click.ClickException(f"cannot add a key to {file}: {error}") from None
             raise
     click.echo(f"{'rolled' if former else 'made'} the key in {file}: restart the service to use it")
 

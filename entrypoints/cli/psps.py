@@ -95,7 +95,7 @@ def close_account(
         if not dry_run:
             left = ", ".join(f"{count} {kind}" for kind, count in found._asdict().items())
             click.echo(
-                f"This permanently ends the following at {merchant_account} of {name}: {left}",
+                f"This permanently ends, at the account {merchant_account} of {name}: {left}",
                 err=True,
             )
             typed = click.prompt("Type the name of the account to confirm", default="", err=True)
@@ -124,7 +124,9 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     """
     with installation() as container:
         container.confirm_keys()(PspAccount(name, merchant_account))
-        click.echo(f"for a day, unknown cards of {merchant_account} of {name} are removed")
+        click.echo(
+            f"for a day, all cards of {merchant_account} that {name} does not know are removed"
+        )
 
 
 @psp.command()
@@ -146,7 +148,9 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
     """
     with installation() as container:
         container.trust_keys()(PspAccount(name, merchant_account))
-        click.echo(f"the next call trusts the keys of {merchant_account} of {name}")
+        click.echo(
+            f"at its next call to {name}, the service will trust the keys of {merchant_account}"
+        )
 
 
 @psp.command()

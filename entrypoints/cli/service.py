@@ -120,8 +120,9 @@ def reconcile() -> None:
             f"delivered {ends[End.DELIVERED]} events"
         )
         click.echo(
-            f"left {ends[End.OPEN]} sessions open, {ends[End.WAITING]} sessions and discards waiting "
-            f"for their PSP, {ends[End.NOT_DELIVERED]} events not delivered, {len(done.faults)} faults"
+            f"not finished: {ends[End.OPEN]} open sessions, {ends[End.WAITING]} sessions and "
+            f"discards whose PSP does not respond, {ends[End.NOT_DELIVERED]} events, "
+            f"{len(done.faults)} faults"
         )
 
 

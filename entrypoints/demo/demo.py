@@ -153,12 +153,13 @@ cardonfile demo: all data is invented, and only test cards are accepted.
   Docs    {docs}
   Key     {charge_key}    (to charge cards: POST {api_origin}{CHARGES})
 
-In the shop, add a card, and make something go wrong: the card arrives, once. Test cards:
+In the shop, add a card and make something go wrong. The card still arrives, and it
+is stored only once. Test cards:
 
 {cards}
 
 Use any future expiry date and any 3 digits as CVC. Where the billing address is
 verified, the postal code {WRONG_ZIPCODE} is wrong for every card.
 
-What you make go wrong is logged below as errors: they are expected.
+The faults that you cause are expected. They are logged below as errors.
 Stop with Ctrl-C."""

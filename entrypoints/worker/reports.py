@@ -151,7 +151,8 @@ class EndpointLog:
                 log.error(
                     "event_endpoint_disabled",
                     endpoint=endpoint,
-                    note="it responded 410; to send events there again, remove it and add it again",
+                    note="the endpoint responded 410; to send it events again, remove the "
+                    "endpoint and add it again",
                 )
             case EndpointState.AWAY if delivery.status is DeliveryStatus.FAILED:
                 log.error(
@@ -223,5 +224,6 @@ class NotAgreedLog:
                     "booking_without_agreement",
                     session=session.prefix,
                     center_id=session.center_id,
-                    do="0.2 showed the page: see agreements beside 0.2 in docs/operations.md",
+                    do="release 0.2 showed the page, so the guest did not agree to the booking: "
+                    "see agreements beside 0.2 in docs/operations.md",
                 )

@@ -208,7 +208,7 @@ def test_a_card_import_ends_if_the_psp_stays_unavailable(installation: Installat
     importing = Import(installation, *some_rows(installation, MAX_LEFT_OUT + 1))
     installation.provider.have(Trouble.BEFORE_IT_ACTED, "read_card")
 
-    with pytest.raises(PspSilent, match="or remove the lines above"):
+    with pytest.raises(PspSilent, match="or remove the lines reported above"):
         importing.run()
 
     lines = [line for line, _ in importing.told]
@@ -224,7 +224,7 @@ def test_card_compare_shows_the_differences_on_each_side(
     compare = ("card", "compare", "--account", MERCHANT)
 
     found = command_line.run(*compare)
-    assert (found.exit_code, found.stderr) == (1, "in both: 1\n")
+    assert (found.exit_code, found.stderr) == (1, "cards that are in both places: 1\n")
     header, line = found.stdout.splitlines()
     assert header.split() == ["ONLY", "TOKEN", "GUEST_REFERENCE", "GUEST", "ACCOUNT_ID"]
     assert line.split() == ["at_psp", card.token, card.guest_reference, "-", "-"]

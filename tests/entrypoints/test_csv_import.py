@@ -216,7 +216,7 @@ class TestWithSemicolons:
 
         assert complaint == (
             "line 2, column amount: expected an amount such as 120,50 or 120.50, with 1, 2 or 4 "
-            "decimals (3 may be thousands) and at most 12 digits"
+            "decimals (3 could mean thousands) and at most 12 digits"
         )
 
 

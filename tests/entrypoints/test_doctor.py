@@ -333,7 +333,7 @@ class TestMerchantAccounts:
         erasure = Erasure(guest_id=GUEST_ID, erased_at=SystemClock().now() - DAY, due_at=NOW)
         patient.store(erasures=erasure.waiting_for([an_account().psp_account]))
 
-        assert "1 erasures wait since" in patient.problem("fake/main")
+        assert "1 erasures have been waiting since" in patient.problem("fake/main")
 
     def test_doctor_reports_a_closed_merchant_account_that_a_center_still_uses(
         self, patient: Patient
@@ -435,9 +435,7 @@ def test_doctor_reports_a_language_that_the_psps_page_does_not_support(patient: 
         unit.consent_texts.put(CENTER_ID, a_consent_text(language="ja"))
 
     text = patient.problem("languages")
-    assert text.startswith(
-        "Harbor Spa: the page of fake does not support ja, so guests read another"
-    )
+    assert text.startswith("Harbor Spa: fake's page does not support ja, so guests read another")
     assert f"consent set --center {CENTER_ID} --language ja --none" in text
 
 
@@ -577,7 +575,7 @@ class TestReplication:
         assert diagnosis == "problem"
         assert text.startswith(f"off (set by: {set_by}): ")
         assert text.endswith(
-            "a crash loses the last commits of other programs than the service: set it to on"
+            "a crash loses the last commits of programs other than the service: set it to on"
         )
 
     @pytest.mark.usefixtures("standbys")
@@ -658,7 +656,7 @@ class TestPsps:
         [
             ("acct_main test", False, "the secret key works"),
             ("acct_main live", False, "but the cards belong to acct_main live"),
-            ("acct_main test", True, "a merchant of the original of this copy"),
+            ("acct_main test", True, "the keys belong to the original's merchant acct_main"),
         ],
     )
     def test_doctor_reports_psp_keys_that_belong_to_another_merchant(

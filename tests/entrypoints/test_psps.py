@@ -186,7 +186,7 @@ def test_psp_plugins_with_overlapping_setting_names_are_refused(site: Site) -> N
         Settings.read({"CARDONFILE_PSPS": "database"})
     assert list(load_psps("acme_spain")) == ["acme_spain", "fake", "mollie", "stripe"]
     with pytest.raises(
-        SettingsError, match="share settings with the account spain of the PSP acme"
+        SettingsError, match="same names as those of the account spain of the PSP acme"
     ):
         load_psps("acme,acme_spain")
 

@@ -102,7 +102,7 @@ def test_revoking_a_token_by_any_unique_prefix_does_not_affect_other_tokens(
 ) -> None:
     revoked, kept = issue(cardonfile), issue(cardonfile)
     prefix = revoked[:12]
-    only = f"compared only the prefix {prefix}: the rest of a token is not stored\n"
+    only = f"only the prefix {prefix} was compared, because the rest of a token is not stored\n"
 
     for given, note in ((prefix, ""), (revoked[:14], only), (revoked, "")):
         result = cardonfile.run("token", "revoke", given)

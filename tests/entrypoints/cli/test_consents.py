@@ -104,7 +104,7 @@ def test_commands_warn_if_guests_will_not_see_the_text_in_the_chosen_language(
     }
     with_center.succeeds("configure-payments", CENTER_ID, "--provider", "stripe", **keys)
     arabic = with_center.run("consent", "set", "--center", CENTER_ID, "--language", "ar", **keys)
-    assert arabic.stderr.startswith("the page of stripe does not support ar: guests do not see")
+    assert arabic.stderr.startswith("stripe's page does not support ar, so guests do not see")
     assert with_center.run(*GERMAN, **keys).stderr == ""
 
 

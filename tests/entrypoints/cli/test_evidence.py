@@ -100,5 +100,5 @@ def test_evidence_new_key_does_not_overwrite_a_file_without_keys(cardonfile: Com
     notes = cardonfile.folder / "notes.txt"
     notes.write_text("not keys")
 
-    assert "cannot be extended" in cardonfile.refuses("evidence", "new-key", str(notes))
+    assert "cannot add a key to" in cardonfile.refuses("evidence", "new-key", str(notes))
     assert notes.read_text() == "not keys"

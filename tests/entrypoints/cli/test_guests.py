@@ -234,8 +234,9 @@ class TestErase:
     ) -> None:
         file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
         assert on_file.refuses("reconcile") == (
-            "erased guests of CARDONFILE_ERASURES_FILE are in the database (1): a backup was restored, "
-            "or a process was killed during an erasure; run `cardonfile guest erase --again`"
+            "guests that CARDONFILE_ERASURES_FILE lists as erased are in the database (1): a "
+            "backup was restored, or a process was killed during an erasure; run `cardonfile guest "
+            "erase --again`"
         )
 
         assert on_file.succeeds("guest", "erase", "--again") == (

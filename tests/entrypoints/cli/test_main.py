@@ -74,7 +74,7 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
     ("command", "said"),
     [
         ("import pets pets.csv", "'pets' is not one of"),
-        (CONFIGURE, "give the options to change"),
+        (CONFIGURE, "give either the options to change"),
         (f"{CONFIGURE} --any-redirect --redirect-origin myspa://", NOT_BOTH),
         (f"{CONFIGURE} --no-link-minutes --link-minutes 60", NOT_BOTH),
         (f"{CONFIGURE} --none --provider fake", "--none"),

@@ -169,8 +169,8 @@ class TestCloseAccount:
 @pytest.mark.parametrize(
     ("command", "refused", "said"),
     [
-        ("confirm-keys", "an account at which", "for a day, unknown cards of"),
-        ("trust", "an account whose identity", "the next call trusts the keys of"),
+        ("confirm-keys", "an account at which", "for a day, all cards of"),
+        ("trust", "an account whose identity", "the service will trust the keys of"),
     ],
 )
 def test_an_operator_can_confirm_or_trust_psp_keys_only_if_that_is_needed(

@@ -64,8 +64,8 @@ def test_reconcile_prints_the_number_of_completed_jobs_besides_deleting_old_reco
 
     assert result.stdout == (
         "settled 1 sessions, discarded 0 cards, delivered 0 events\n"
-        "left 0 sessions open, 0 sessions and discards waiting for their PSP, "
-        "0 events not delivered, 0 faults\n"
+        "not finished: 0 open sessions, 0 sessions and discards whose PSP does not respond, "
+        "0 events, 0 faults\n"
     )
     assert result.exit_code == 0
     assert ("reconciled" in result.stderr) is (level == "info")
