@@ -70,10 +70,10 @@ def add_process(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Replace an exception in a log event by its type, its stack frames and the name of the PSP.
+    """Replace an exception in a log event by its type and its stack frames.
 
-    The text of the exception is left out, because it may contain data of a client, a guest or a
-    PSP.
+    If the adapter of a PSP raised the exception, the name of the PSP is added. The text of the
+    exception is left out, because it may contain data of a client, a guest or a PSP.
     """
     fault = event.pop("exc_info", None)
     if fault is True:

@@ -33,9 +33,9 @@ def copy() -> None:
     """Stop a copy of a database from acting in place of the original.
 
     Run this command on the copy, with the settings of the copy. It deletes the event endpoints with
-    their secrets, all events, and the links to guests' own pages. It cancels the pending work at
-    PSPs: cards to discard, and cards to read. It also revokes all access tokens. From then on, the
-    copy refuses the keys of the original's merchants.
+    their secrets, all events, and the links to guests' own pages. It cancels the work that
+    is pending at PSPs: discarding cards, and reading their current state. It also revokes all
+    access tokens. From then on, the copy refuses the keys of the original's merchants.
 
     \b
     Example:

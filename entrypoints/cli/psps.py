@@ -114,9 +114,9 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     """Confirm that the keys of an account are right.
 
     The service removes cards that the PSP has reported as unknown for a week. If there are too many
-    such cards, the service stops, because the keys may be wrong. Use this command if the keys are
-    right. For a day, the service then removes unknown cards without a limit. NAME is the PSP. The
-    audit trail records who confirmed the keys.
+    such cards, the service stops removing them, because the keys may be wrong. Use this command if
+    the keys are right. For a day, the service then removes unknown cards without a limit. NAME is
+    the PSP. The audit trail records who confirmed the keys.
 
     \b
     Example:

@@ -133,9 +133,9 @@ def stats(*, within: timedelta, by: str | None, as_json: bool) -> None:
 
     If the session ended with a card, RESULT is stored, renewed or card_on_file_used. If a rule
     refused the card, RESULT is refused_by_rule, and REASON is the rule. If the session ended
-    without a card, RESULT is declined, abandoned or never_opened. An abandoned session was opened.
-    If the session has not ended, RESULT is open, waiting_for_psp or overdue. A session is overdue
-    if it has been due for more than a minute, and no worker has handled it.
+    without a card, RESULT is declined, abandoned (the guest left the page) or never_opened. If the
+    session has not ended, RESULT is open, waiting_for_psp or overdue. A session is overdue if it
+    has been due for more than a minute, and no worker has handled it.
 
     \b
     Example:

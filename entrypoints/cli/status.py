@@ -119,7 +119,7 @@ def doctor(context: click.Context, *, as_json: bool) -> None:
     The service does not have to run. The command tests the database, the public address, the keys
     of each PSP, the event endpoints, and more. It does not change anything. The exit status is 1 if
     there is a problem, otherwise 0. The result `unknown` does not count as a problem. It means that
-    the command cannot find out from this machine.
+    the command cannot tell from this machine whether there is a problem.
 
     \b
     Example:

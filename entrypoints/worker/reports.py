@@ -206,7 +206,10 @@ class CardTestingLog:
 
 
 class NotAgreedLog:
-    """Logs each booking once that has no agreement because an earlier release showed the page."""
+    """Logs bookings that have no agreement because an earlier release showed the page.
+
+    Each booking is logged once.
+    """
 
     def __init__(self, complete: CompleteAgreements) -> None:
         self._complete = complete

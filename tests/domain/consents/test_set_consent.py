@@ -124,7 +124,9 @@ def test_a_consent_text_must_fit_on_the_psps_page_after_escaping(
     # Stripe counts the backslashes that keep its page from reading the text as Markdown.
     installation.configure(provider=ProviderName("stripe"))
     set_consent(CENTER_ID, "de", own="*" * 600)
-    with pytest.raises(ConsentTooLong, match=r"in de has 1202 characters, .* stripe shows at most 1200"):
+    with pytest.raises(
+        ConsentTooLong, match=r"in de has 1202 characters, .* stripe shows at most 1200"
+    ):
         set_consent(CENTER_ID, "de", own="*" * 601)
     # Its page is never in Arabic.
     set_consent(CENTER_ID, "ar", own="*" * 601)
