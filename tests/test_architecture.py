@@ -34,7 +34,7 @@ def test_every_public_method_of_the_domain_has_a_docstring() -> None:
     assert undocumented == []
 
 
-def test_parts_of_the_container_are_overridden_only_before_they_are_built() -> None:
+def test_only_the_module_of_the_container_overrides_a_part_of_the_container() -> None:
     overriding = [
         (path.name, line.strip())
         for path in (ROOT / "entrypoints").rglob("*.py")

@@ -200,7 +200,7 @@ class TestMetrics:
         )
         assert sorted(listed) == sorted(lines)
 
-    def test_the_example_alerts_are_tested_and_name_only_what_exists(self) -> None:
+    def test_every_example_alert_is_tested_and_names_only_existing_metrics_and_events(self) -> None:
         examples = (ROOT / "docs" / "examples" / "alerts.yml").read_text()
         tested = (ROOT / "tests" / "deploy" / "alerts.yml").read_text()
         alerts = re.findall(r"- alert: (\w+)", examples)

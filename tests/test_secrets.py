@@ -36,7 +36,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 # Shows S4.
-def test_the_form_token_or_charge_key_of_the_fake_psp_is_compared_in_constant_time(
+def test_the_form_token_and_charge_key_of_the_fake_psp_are_compared_in_constant_time(
     installation: Installation, compared: list[bytes]
 ) -> None:
     page = installation.page_reference(installation.opened_session())

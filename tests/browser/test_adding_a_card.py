@@ -74,7 +74,7 @@ def test_a_card_can_be_added_by_keyboard_alone(served: Installation, page: Page)
     expect_cards(page, served, "4242")
 
 
-def test_the_browser_follows_further_redirects_by_the_shop(
+def test_the_browser_follows_a_redirect_by_the_shop_to_another_site(
     served: Installation, page: Page
 ) -> None:
     welcome = page.get_by_role("heading", name="Welcome back")
@@ -91,7 +91,7 @@ def test_the_browser_follows_further_redirects_by_the_shop(
         expect(welcome).to_be_visible()
 
 
-def test_the_card_form_uses_the_small_screen_of_a_phone(
+def test_the_card_form_fits_the_small_screen_of_a_phone(
     served: Installation, open_page: OpenPage
 ) -> None:
     served.configure()
@@ -299,7 +299,7 @@ def test_a_card_can_be_added_without_javascript(served: Installation, open_page:
 
 
 # Shows S8, F35.
-def test_the_back_button_leads_to_the_form_until_the_card_is_stored_once(
+def test_the_back_button_leads_to_the_form_only_until_a_card_is_stored(
     served: Installation, page: Page
 ) -> None:
     opened(served, page)
@@ -315,7 +315,7 @@ def test_the_back_button_leads_to_the_form_until_the_card_is_stored_once(
     expect_cards(page, served, "4242")
 
 
-def test_the_form_shows_progress_and_clears_the_card_when_the_guest_leaves(
+def test_the_form_shows_that_the_card_is_being_saved_and_clears_it_when_the_guest_leaves(
     served: Installation, page: Page
 ) -> None:
     opened(served, page)

@@ -82,7 +82,7 @@ def test_the_demo_stores_a_card_once_even_if_all_faults_are_switched_on(
     assert guest.is_closed()
 
 
-def test_a_guest_of_the_demo_adds_a_card_at_the_front_desk_and_removes_it_on_the_own_page(
+def test_a_guest_of_the_demo_adds_a_card_at_the_desk_and_removes_it_on_the_guests_own_page(
     demo: Demo, page: Page
 ) -> None:
     page.goto(demo.shop)

@@ -35,7 +35,7 @@ def assert_has_edge_in_forced_colors(button: Locator) -> None:
     button.page.emulate_media(forced_colors="none")
 
 
-def test_the_pages_of_a_link_show_the_branding_of_its_center(
+def test_every_page_that_a_link_leads_to_shows_the_branding_of_the_center(
     served: Installation, page: Page
 ) -> None:
     look = {"color": "#2e7d32", "logo": a_png()}

@@ -189,7 +189,7 @@ def test_every_word_on_every_page_comes_from_a_translation_catalog(
 @pytest.mark.parametrize(
     ("language", "direction", "color_scheme"), [("en", "ltr", "dark"), ("ar", "rtl", "light")]
 )
-def test_every_page_is_accessible_in_its_direction_of_writing(
+def test_every_page_is_accessible_in_left_to_right_and_right_to_left_languages(
     served: Installation,
     page: Page,
     language: str,

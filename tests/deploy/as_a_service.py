@@ -187,7 +187,7 @@ def test_the_backup_works_with_the_rights_that_its_unit_grants(installed: Instal
     assert list(installed.root.path("/var/backups/cardonfile").rglob("*.db")), printed
 
 
-def test_the_installed_command_prefers_settings_from_the_environment_of_its_caller(
+def test_the_environment_of_the_caller_overrides_the_settings_file_of_the_installed_command(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "settings"

@@ -116,7 +116,9 @@ def site(
         assert serving.stop() == [0] * len(serving.programs)
 
 
-def test_nginx_serves_the_api_docs_completely_with_caching(site: Site) -> None:
+def test_nginx_serves_complete_files_of_the_api_docs_and_lets_browsers_cache_them(
+    site: Site,
+) -> None:
     page, html = site.ask("GET", "/docs")
     assert "script-src 'self'" in page.headers["Content-Security-Policy"]
 
@@ -171,7 +173,7 @@ def files_of(nginx: Nginx) -> list[Path]:
 
 
 # Shows S16.
-def test_failed_authentications_are_counted_by_the_address_that_nginx_sees(site: Site) -> None:
+def test_failed_authentications_are_counted_by_the_real_address_of_the_client(site: Site) -> None:
     def fail(source: str, claimed: str) -> int:
         with closing(site.nginx.connect(source)) as connection:
             connection.sendall(
@@ -231,7 +233,7 @@ def is_cut_off(connection: ssl.SSLSocket) -> bool:
 
 
 # Shows F41.
-def test_slow_request_bodies_do_not_delay_other_clients_before_they_are_cut_off(site: Site) -> None:
+def test_clients_that_send_slowly_do_not_delay_other_clients_and_are_cut_off(site: Site) -> None:
     head = (
         f"POST {ACCOUNTS} HTTP/1.1\r\nHost: x\r\nAuthorization: bearer {site.serving.token}\r\n"
         "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -336,7 +338,9 @@ def ask_without_tls(site: Site, method: str, path: str) -> HTTPResponse:
         return answer
 
 
-def test_without_https_nginx_only_redirects_guests_links_and_serves_challenges(site: Site) -> None:
+def test_without_tls_nginx_only_redirects_links_of_guests_and_answers_acme_challenges(
+    site: Site,
+) -> None:
     link = "/hosted-payments?token_id=x&redirect_uri=https%3A%2F%2Fshop.example"
     answer = ask_without_tls(site, "GET", link)
     assert (answer.status, answer.headers["Location"]) == (301, f"{site.nginx.url}{link}")
@@ -371,7 +375,7 @@ def test_the_log_of_nginx_uses_the_same_request_id_as_the_service(site: Site) ->
 
 # Shows S21.
 @pytest.mark.parametrize("upstream", ["127.0.0.1:1", "unix:/nowhere.sock"], ids=["port", "socket"])
-def test_nginx_logs_a_request_that_it_refuses_without_its_path(
+def test_the_log_of_nginx_omits_the_path_of_a_refused_request(
     tmp_path: Path, upstream: str
 ) -> None:
     with closing(Nginx(tmp_path)) as nginx, ExitStack() as opened:

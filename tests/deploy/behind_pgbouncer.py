@@ -112,7 +112,7 @@ def test_clients_that_share_two_pooled_connections_can_store_cards(
     assert installation.tokens_at_psp() == {account.token for account in accounts}
 
 
-def test_every_pooled_connection_has_safe_settings_only_during_our_transactions(
+def test_our_transactions_use_safe_settings_that_other_users_of_the_pool_do_not_get(
     pooled: str, installation: Installation
 ) -> None:
     session = installation.opened_session()

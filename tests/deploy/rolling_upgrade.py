@@ -156,7 +156,9 @@ def test_no_request_fails_during_a_rolling_upgrade(tmp_path: Path) -> None:
         assert replace(look_at(machines, clients), without_one_default=()) == Aftermath()
 
 
-def test_a_booking_that_release_0_2_settles_gets_its_agreement(tmp_path: Path) -> None:
+def test_this_release_completes_the_agreement_of_a_booking_that_release_0_2_settled(
+    tmp_path: Path,
+) -> None:
     environment = settings_of(tmp_path, 8000)
     earlier = {**environment, "PYTHONPATH": code_of(RELEASE_0_2, tmp_path / "release")}
     migrated = Machine(tmp_path, free_port(), earlier).command("migrate", program=SERVE)

@@ -58,7 +58,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 # Shows F11.
-def test_a_session_that_was_open_in_a_restored_backup_is_settled_again(api: Api) -> None:
+def test_a_session_that_settled_after_the_backup_settles_again_after_the_restore(api: Api) -> None:
     installation = api.installation
     session = installation.opened_session()
     backup = Backup(installation)
@@ -72,7 +72,7 @@ def test_a_session_that_was_open_in_a_restored_backup_is_settled_again(api: Api)
 
 
 # Shows F11.
-def test_a_removed_card_does_not_return_when_a_backup_from_before_the_card_is_restored(
+def test_a_removed_card_is_not_stored_again_by_restoring_a_backup_with_its_open_session(
     api: Api,
 ) -> None:
     installation = api.installation
@@ -91,7 +91,9 @@ def test_a_removed_card_does_not_return_when_a_backup_from_before_the_card_is_re
 
 
 # Shows F11.
-def test_a_card_that_was_removed_after_the_backup_can_be_removed_again(api: Api) -> None:
+def test_a_card_that_was_removed_after_the_backup_can_be_removed_again_after_the_restore(
+    api: Api,
+) -> None:
     installation = api.installation
     kept = installation.stored_card(GOOD_CARD)
     removed = installation.stored_card(OTHER_GOOD_CARD)
@@ -124,7 +126,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(mark_and_time.sub("MARK-TIME", file.name) for file in folder.iterdir())
 
 
-def test_a_backup_copies_every_database_file_so_that_only_the_owner_can_read_it(
+def test_backup_copies_every_database_file_and_lets_only_the_owner_read_the_copies(
     cardonfile: CommandLine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "backups"
@@ -144,7 +146,7 @@ def test_a_backup_copies_every_database_file_so_that_only_the_owner_can_read_it(
     assert datetime.fromisoformat(entry["time"]) >= begun
 
 
-def test_backing_up_a_damaged_or_missing_database_leaves_no_backup_of_it(
+def test_backup_creates_no_copy_of_a_damaged_or_missing_database(
     cardonfile: CommandLine, tmp_path: Path
 ) -> None:
     file = tmp_path / "cards-fake-psp.db"

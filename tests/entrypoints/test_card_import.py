@@ -217,7 +217,7 @@ def test_a_card_import_ends_if_the_psp_stays_unavailable(installation: Installat
     assert importing.run() == MAX_LEFT_OUT + 1
 
 
-def test_card_compare_shows_the_differences_on_each_side(
+def test_card_compare_lists_cards_that_are_only_at_the_psp_or_only_on_file(
     installation: Installation, command_line: CommandLine
 ) -> None:
     account, card = installation.stored_card(), installation.card_at_psp()

@@ -61,7 +61,7 @@ def settings_in(folder: Path, environment: dict[str, str]) -> Settings:
         (EVERYTHING, {FAKE, STRIPE}, []),
     ],
 )
-def test_every_part_of_the_container_can_be_built_under_every_setting(
+def test_every_part_of_the_container_can_be_built_with_each_example_of_settings(
     tmp_path: Path, environment: dict[str, str], psps: set[ProviderName], left_out: list[str]
 ) -> None:
     container = build(settings_in(tmp_path, environment))
@@ -82,7 +82,7 @@ def test_every_part_of_the_container_can_be_built_under_every_setting(
         ("jwt", ["json_web_tokens"], WITH_JWT, "identity"),
     ],
 )
-def test_a_refusal_names_the_missing_package(
+def test_a_part_of_the_container_names_the_optional_package_that_it_lacks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     package: str,

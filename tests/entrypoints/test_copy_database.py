@@ -257,7 +257,7 @@ class TestCompletedCopies:
         assert copied == records(filled.storage)
         assert None not in copied
 
-    def test_copy_database_counts_the_rows_of_every_table_also_for_the_query_planner(
+    def test_copy_database_prints_row_counts_and_updates_the_statistics_of_the_query_planner(
         self, filled: CommandLine, target: str
     ) -> None:
         header, *lines = (line.split() for line in copies(filled, target).splitlines())

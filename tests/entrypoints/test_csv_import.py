@@ -238,7 +238,7 @@ class TestReadingFiles:
         assert imports(cardonfile, "centers", content) == 1
         assert center(cardonfile) == a_center()
 
-    def test_imported_products_have_the_values_in_their_rows(
+    def test_an_imported_product_has_exactly_the_values_in_its_row(
         self, with_centers: CommandLine
     ) -> None:
         row = product_row(name='"Oil, ""warm"""', description='"One.\r\n\nTwo."')
@@ -417,7 +417,7 @@ class TestStoringRows:
             ({"center_id": OTHER_CENTER_ID}, "the center that already has this product"),
         ],
     )
-    def test_importing_a_product_at_an_unknown_center_names_the_center(
+    def test_a_product_is_refused_if_its_center_is_unknown_or_differs_from_the_stored_center(
         self, with_centers: CommandLine, changes: dict[str, str], expected: str
     ) -> None:
         imports(with_centers, "products", PRODUCTS + product_row())

@@ -177,7 +177,7 @@ def test_doctor_reports_no_problem_if_the_service_works(tmp_path: Path) -> None:
     assert {each.about for each in found} >= {"database", "disk", "public address", "backup"}
 
 
-def test_doctor_reports_only_an_invalid_setting_if_the_settings_cannot_be_read(
+def test_doctor_reports_nothing_but_the_invalid_setting_if_the_settings_cannot_be_read(
     patient: Patient,
 ) -> None:
     (found,) = patient.findings(CARDONFILE_RATE_LIMIT_STORAGE=f"redis://:{SECRET}@")
@@ -345,7 +345,7 @@ class TestMerchantAccounts:
 
         assert "`cardonfile configure-payments`" in patient.problem("fake/main")
 
-    def test_doctor_reports_that_the_removal_of_cards_unknown_to_the_psp_was_stopped(
+    def test_doctor_reports_that_the_service_no_longer_removes_cards_unknown_to_the_psp(
         self, patient: Patient
     ) -> None:
         with patient.storing() as unit:
@@ -365,7 +365,7 @@ class TestPublicAddress:
         ],
         ids=["502", "503", "404", "another service"],
     )
-    def test_doctor_reports_that_the_service_does_not_respond_at_the_public_address(
+    def test_doctor_reports_that_the_public_address_does_not_lead_to_the_service(
         self, patient: Patient, listening: ListeningServer, act: Act, advice: str
     ) -> None:
         listening.acts = [act]
@@ -374,7 +374,7 @@ class TestPublicAddress:
         (request,) = listening.requests
         assert (request.method, request.path) == ("GET", "/healthz")
 
-    def test_doctor_reports_a_public_address_that_does_not_respond_as_unknown(
+    def test_doctor_reports_an_unknown_result_if_the_public_address_does_not_respond(
         self, patient: Patient, listening: ListeningServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(doctor, "REQUEST_SECONDS", 0.1)
@@ -695,7 +695,7 @@ class TestPsps:
         site.install("cardonfile-acme", f"{any_psp}class AnyPsp(PaymentProvider): pass\n{code}")
         assert patient.finding("acme/default", **ACME)[0] is Diagnosis.UNKNOWN
 
-    def test_a_check_that_hangs_does_not_hide_the_checks_of_other_merchant_accounts(
+    def test_a_check_that_hangs_does_not_hide_the_results_for_other_merchant_accounts(
         self, patient: Patient, site: Site, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         code = PLUGIN.replace("ids: None,", "ids: AnyPsp(),\n    check=check,")

@@ -74,7 +74,7 @@ def test_the_python_shop_in_the_docs_runs_as_printed(given: Given, tmp_path: Pat
     )
 
 
-def test_the_example_test_in_the_docs_can_type_a_card(
+def test_the_function_type_card_in_the_docs_adds_a_card_or_reports_its_refusal(
     given: Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -340,7 +340,7 @@ def finish_erasures(installation: Installation) -> None:
 
 
 class TestConcurrency:
-    def test_only_one_of_two_centers_can_put_a_product_with_the_same_id_concurrently(
+    def test_if_two_centers_put_a_product_with_the_same_id_at_once_only_one_succeeds(
         self, installation: Installation
     ) -> None:
         installation.has_center(a_center(id=OTHER_CENTER_ID))
@@ -359,7 +359,7 @@ class TestConcurrency:
             installation.loses("products")
 
     # Shows I2, I7, I9, I13.
-    def test_two_accounts_that_become_the_same_card_are_joined_even_during_concurrent_changes(
+    def test_accounts_whose_cards_become_the_same_are_joined_even_during_concurrent_changes(
         self, installation: Installation
     ) -> None:
         refresh = installation.container.refresh_account()
@@ -493,7 +493,7 @@ class TestConcurrency:
 
     # Shows F36.
     @pytest.mark.parametrize("numbers", [(GOOD_CARD, GOOD_CARD), (GOOD_CARD, OTHER_GOOD_CARD)])
-    def test_two_sessions_that_settle_concurrently_with_one_card_store_one_account(
+    def test_if_only_one_of_two_concurrent_sessions_may_store_its_card_the_other_fails(
         self, installation: Installation, numbers: tuple[str, str]
     ) -> None:
         if numbers[0] != numbers[1]:
@@ -550,7 +550,7 @@ class TestConcurrency:
 
             receiving.result()
 
-    def test_repeating_an_erasure_waits_for_a_page_that_is_being_created(
+    def test_repeating_an_erasure_waits_for_a_transaction_that_adds_a_reference_to_the_guest(
         self, tmp_path: Path, unforgiving: str
     ) -> None:
         with installed(tmp_path, unforgiving) as installation, ThreadPoolExecutor(1) as thread:

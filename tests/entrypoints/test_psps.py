@@ -61,7 +61,7 @@ def test_the_settings_of_a_psp_plugin_are_read_from_the_environment(site: Site) 
         ("1/0", None, None),
     ],
 )
-def test_an_invalid_answer_from_a_psp_plugin_about_a_merchant_account_is_ignored(
+def test_an_invalid_value_from_the_is_live_or_currency_hook_of_a_psp_plugin_is_ignored(
     site: Site, told: str, is_live: bool | None, currency: str | None
 ) -> None:
     hooks = "".join(f"    {hook}=lambda *_: {told},\n" for hook in ("is_live", "currency"))
@@ -141,7 +141,7 @@ def test_a_broken_psp_plugin_is_refused_in_one_sentence(site: Site, code: str, s
     ],
     ids=["earlier module", "not stated", "later"],
 )
-def test_a_psp_plugin_for_another_interface_version_is_refused_with_the_remedy(
+def test_the_refusal_of_a_psp_plugin_for_another_interface_version_states_the_remedy(
     site: Site, code: str, why: str
 ) -> None:
     site.install("cardonfile-acme", code)

@@ -60,7 +60,7 @@ def path_of(session: CardSession) -> str:
 
 # Shows S26.
 @pytest.mark.parametrize(("is_opened", "leg", "status"), [(True, "/return", 303), (False, "", 503)])
-def test_a_link_that_is_opened_in_a_loop_occupies_only_one_call_to_the_psp(
+def test_concurrent_requests_for_the_same_link_occupy_only_one_call_to_the_psp(
     stoppable: Running, is_opened: bool, leg: str, status: int
 ) -> None:
     installation, provider = stoppable.installation, stoppable.installation.provider
@@ -96,7 +96,7 @@ def test_responses_do_not_reveal_the_version_of_the_server(running: Running) -> 
     ("headers", "status"),
     [(b"X-A: " + b"x" * 20_000, b" 431 "), (b"Content-Length: 1000000", b" 413 ")],
 )
-def test_requests_that_are_too_large_are_refused_without_reading_them(
+def test_requests_that_are_too_large_are_refused_before_they_are_read(
     running: Running, headers: bytes, status: bytes
 ) -> None:
     sent = b"POST /webhooks/fake HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n"
@@ -128,7 +128,7 @@ def test_each_address_has_its_own_limit_on_failed_authentications(tmp_path: Path
         assert status_for("::1", "::1") == 401
 
 
-def test_an_unknown_method_is_not_logged_verbatim(running: Running) -> None:
+def test_an_unknown_http_method_is_not_logged_verbatim(running: Running) -> None:
     with capture_logs() as lines:
         running.send_raw(b"4242424242424242 / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         wait_until(lambda: lines)

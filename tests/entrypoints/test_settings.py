@@ -260,7 +260,7 @@ class TestFiles:
             assert refused.startswith("CARDONFILE_RATE_LIMIT_STORAGE_FILE must name a file ")
             assert "s3cret" not in refused
 
-    def test_the_settings_of_a_psp_are_recognized_if_a_file_enables_the_psp(
+    def test_the_settings_of_a_psp_that_is_enabled_in_a_file_are_recognized(
         self, tmp_path: Path
     ) -> None:
         (tmp_path / "psps").write_text("missing\n")
@@ -268,7 +268,7 @@ class TestFiles:
         with pytest.raises(SettingsError, match="missing"):
             unknown_settings({"CARDONFILE_PSPS_FILE": str(tmp_path / "psps")})
 
-    def test_giving_a_value_besides_a_file_for_the_same_setting_is_refused(
+    def test_a_setting_that_is_given_both_as_a_value_and_in_a_file_is_refused(
         self, tmp_path: Path
     ) -> None:
         named = {"CARDONFILE_DATABASE_URL_FILE": str(tmp_path / "url")}
@@ -380,7 +380,7 @@ class TestStripe:
         assert of_stripe.api_base == "http://127.0.0.1:9000"
         assert not re.search("sk_test|rk_live|whsec", repr(Settings.read(environment)))
 
-    def test_the_setting_names_that_are_shown_for_a_merchant_account_can_be_used(self) -> None:
+    def test_the_setting_names_built_for_a_merchant_account_are_read_for_that_account(self) -> None:
         for account in map(MerchantAccount, ("default", "2", "secret_key", "_")):
             key, secrets = (ACCOUNT_SETTINGS.name(what, account) for what in (KEY, SECRETS))
             of_stripe = stripe({key: "sk_test_x", secrets: "whsec_x"})

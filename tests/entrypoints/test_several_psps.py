@@ -57,7 +57,7 @@ def card_typed_at_stripe(both: Installation, stripe: FakeStripeServer) -> CardSe
     return session
 
 
-def test_each_center_takes_cards_with_its_own_psp_which_may_change(
+def test_each_center_uses_its_own_psp_and_can_change_to_another_psp(
     both: Installation, stripe: FakeStripeServer
 ) -> None:
     at_fake = both.stored_card()
@@ -100,7 +100,7 @@ class TestWebhooks:
         events = (each for each in merchant.events if each["type"] == "checkout.session.completed")
         return json.dumps(next(events)).encode()
 
-    def test_a_webhook_stores_a_card_at_each_merchant_account_even_without_the_browser(
+    def test_webhooks_of_several_merchant_accounts_store_cards_even_if_no_browser_returns(
         self, both: Installation, stripe: FakeStripeServer
     ) -> None:
         for account, key, secret, path in (

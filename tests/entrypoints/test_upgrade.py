@@ -99,7 +99,7 @@ def notices(installation: Installation, day: datetime) -> list[str | None]:
     return [each.event.reason for each in reversed(deliveries)]
 
 
-def test_cards_stored_by_a_release_without_card_refreshes_get_missing_details_at_a_refresh(
+def test_a_refresh_adds_details_to_cards_stored_by_a_release_without_card_refreshes(
     installation: Installation,
 ) -> None:
     account_id = installation.stored_card().account_id

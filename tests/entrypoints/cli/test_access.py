@@ -39,7 +39,7 @@ def listed(cardonfile: CommandLine) -> list[list[str]]:
     return [line.split() for line in lines[1:]]
 
 
-def test_an_issued_token_may_be_limited_to_some_centers(cardonfile: CommandLine) -> None:
+def test_a_token_can_be_limited_to_the_given_centers(cardonfile: CommandLine) -> None:
     with committed(cardonfile.storage) as unit:
         unit.centers.put_many([a_center(), a_center(id=OTHER_CENTER_ID)])
 
@@ -97,9 +97,7 @@ def test_the_token_list_shows_every_token_without_its_hash(cardonfile: CommandLi
         assert each.token_hash not in printed
 
 
-def test_revoking_a_token_by_any_unique_prefix_does_not_affect_other_tokens(
-    cardonfile: CommandLine,
-) -> None:
+def test_any_unique_prefix_of_a_token_revokes_only_that_token(cardonfile: CommandLine) -> None:
     revoked, kept = issue(cardonfile), issue(cardonfile)
     prefix = revoked[:12]
     only = f"only the prefix {prefix} was compared, because the rest of a token is not stored\n"

@@ -47,7 +47,7 @@ def test_audit_list_describes_each_entry_completely(with_center: CommandLine) ->
     assert len(json.loads(since_ever)) == 2
 
 
-def test_audit_list_that_waits_for_a_slow_reader_does_not_delay_an_erasure(
+def test_a_slow_reader_of_the_audit_list_does_not_delay_an_erasure(
     cardonfile: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with committed(cardonfile.storage) as unit:

@@ -51,7 +51,7 @@ class TestConfigurePayments:
             authentication=Authentication.REQUIRED,
         )
 
-    def test_configure_payments_shows_changed_settings_beside_unchanged_settings(
+    def test_configure_payments_prints_all_settings_and_marks_the_changed_settings(
         self, with_center: CommandLine
     ) -> None:
         def configure(*options: str) -> list[str]:
@@ -70,7 +70,7 @@ class TestConfigurePayments:
         ]
         assert {"  provider: fake", "  cards_per_guest: one", "  refuse_funding: none"} < {*lines}
 
-    def test_configure_payments_none_can_remove_the_configuration_repeatedly(
+    def test_removing_the_payment_configuration_twice_succeeds(
         self, with_center: CommandLine
     ) -> None:
         with_center.succeeds("configure-payments", CENTER_ID, "--provider", "fake")
@@ -203,7 +203,7 @@ class TestCenter:
         shown = with_centers.run("center", "show", CENTER_ID)
         assert ["state", "unreadable"] in map(str.split, shown.stdout.splitlines())
 
-    def test_an_unreadable_configuration_can_be_replaced_by_giving_all_options(
+    def test_an_unreadable_configuration_is_replaced_if_all_options_are_given(
         self, with_centers: CommandLine
     ) -> None:
         make_unreadable(with_centers)

@@ -26,7 +26,7 @@ def store(cardonfile: CommandLine) -> None:
         )
 
 
-def test_the_consent_that_applies_to_a_card_is_shown_before_earlier_consents(
+def test_consent_show_lists_the_consent_that_applies_to_a_card_first(
     cardonfile: CommandLine,
 ) -> None:
     store(cardonfile)
@@ -90,7 +90,7 @@ def test_consent_set_refuses_a_file_that_is_not_a_valid_consent_text(
     assert versions(with_center) == {}
 
 
-def test_commands_warn_if_guests_will_not_see_the_text_in_the_chosen_language(
+def test_commands_warn_if_guests_will_not_see_the_consent_text_in_the_chosen_language(
     with_center: CommandLine,
 ) -> None:
     for language, found in (("ja", "ja --file YOUR_TEXT"), ("it-CH", "it")):
@@ -111,7 +111,9 @@ def test_commands_warn_if_guests_will_not_see_the_text_in_the_chosen_language(
 BOOKINGS = ("consent", "set", "--center", CENTER_ID, "--for", "reservation", "--language")
 
 
-def test_setting_a_reservation_text_shows_an_example(with_center: CommandLine) -> None:
+def test_consent_set_shows_the_booking_text_with_an_example_booking(
+    with_center: CommandLine,
+) -> None:
     file = with_center.folder / "text.toml"
     file.write_text('text = "Agree"')
     no_texts = with_center.refuses(*BOOKINGS, "en", "--file", str(file))

@@ -28,7 +28,9 @@ EACH_WAY_TO_OPEN_THE_DATABASE = [
 
 
 class TestDatabase:
-    def test_migrate_creates_the_database_once(self, unmigrated: CommandLine) -> None:
+    def test_migrate_creates_the_database_and_can_be_repeated(
+        self, unmigrated: CommandLine
+    ) -> None:
         assert unmigrated.succeeds("migrate").startswith("applied m001_")
         assert unmigrated.succeeds("migrate") == "the database is up to date\n"
         unmigrated.succeeds("token", "list")

@@ -73,7 +73,9 @@ def test_card_evidence_can_be_written_as_an_html_page(with_card: CommandLine) ->
     assert (noted.action, noted.about) == (Action.EVIDENCE_SHOWN, ACCOUNT.account_id)
 
 
-def test_card_evidence_about_an_erased_guest_requires_an_option(with_card: CommandLine) -> None:
+def test_card_evidence_about_an_erased_guest_must_be_requested_explicitly(
+    with_card: CommandLine,
+) -> None:
     assert with_card.run("guest", "erase", GUEST_ID).exit_code == 0
 
     assert "--after-erasure" in with_card.refuses(*SHOW)
@@ -96,7 +98,9 @@ def test_a_new_evidence_key_is_stored_in_a_file_that_only_its_owner_can_read(
     assert "cardonfile evidence new-key" in no_keys
 
 
-def test_evidence_new_key_does_not_overwrite_a_file_without_keys(cardonfile: CommandLine) -> None:
+def test_evidence_new_key_does_not_change_a_file_that_contains_no_keys(
+    cardonfile: CommandLine,
+) -> None:
     notes = cardonfile.folder / "notes.txt"
     notes.write_text("not keys")
 

@@ -135,7 +135,7 @@ def test_showing_the_name_of_a_guest_is_in_the_audit_trail(on_file: CommandLine)
     assert noted(on_file) == [(Action.PERSONAL_DATA_SHOWN, GUEST_ID)]
 
 
-def test_the_export_of_a_guest_contains_only_records_of_that_guest_without_secrets(
+def test_the_export_of_a_guest_contains_neither_secrets_nor_records_of_other_guests(
     on_file: CommandLine,
 ) -> None:
     export = exported(on_file)
@@ -174,7 +174,7 @@ def test_the_export_of_a_guest_contains_the_audit_entries_about_all_its_records(
     assert noted(on_file)[:2] == [(Action.GUEST_EXPORTED, GUEST_ID)] * 2
 
 
-def test_guest_show_works_even_if_only_the_cards_of_the_guest_are_left(
+def test_guest_show_shows_cards_even_if_the_record_of_the_guest_is_missing(
     cardonfile: CommandLine,
 ) -> None:
     with committed(cardonfile.storage) as unit:
@@ -229,7 +229,7 @@ class TestErase:
         assert sentence == f"no guest was erased: CARDONFILE_ERASURES_FILE, {file}: Is a directory"
         assert guest_on_file(on_file.storage, GUEST_ID) is not None
 
-    def test_the_service_refuses_to_run_until_guests_that_a_backup_restored_are_erased_again(
+    def test_the_service_does_not_run_while_a_restored_database_contains_erased_guests(
         self, on_file: CommandLine, file: Path
     ) -> None:
         file.write_text(f"{GUEST_ID} 2026-11-20T12:00:00+00:00\n{a_uuid(77)} x\n")
@@ -296,7 +296,7 @@ class TestMerge:
         result = two.run("guest", "merge", GUEST_ID, "--from", OTHER_GUEST_ID)
         assert (result.exit_code, result.stderr) == (1, "Error: Cards do not match\n")
 
-    def test_guest_erase_again_repeats_a_merge_that_a_restored_backup_lost(
+    def test_repeating_erasures_also_repeats_a_merge_that_a_restored_backup_lost(
         self, two: CommandLine
     ) -> None:
         file = two.folder / "erasures.txt"

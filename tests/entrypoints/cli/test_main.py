@@ -110,7 +110,7 @@ MONTH: Final = "it must be YYYY-MM, such as 2026-12"
         ("copy-database sqlite:///my cards.db postgresql://a:s3cret@b/c", "Usage: "),
     ],
 )
-def test_malformed_command_line_arguments_print_the_usage(
+def test_a_command_with_malformed_arguments_prints_the_usage(
     cardonfile: CommandLine, command: str, said: str
 ) -> None:
     result = cardonfile.run(*shlex.split(command))
@@ -183,7 +183,7 @@ NO_ENDPOINT: Final = "no endpoint has this id; give the complete id"
         ("session cancel --caller web-stroe", "--caller must be a caller that `cardonfile token "),
     ],
 )
-def test_a_command_that_cannot_work_is_refused_in_one_sentence(
+def test_a_command_that_cannot_be_carried_out_is_refused_in_one_sentence(
     with_center: CommandLine, command: str, sentence: str
 ) -> None:
     assert sentence in with_center.refuses(*shlex.split(command))

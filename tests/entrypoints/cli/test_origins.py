@@ -46,14 +46,16 @@ def at_a(cardonfile: CommandLine) -> CommandLine:
         ("session", "cancel", "--caller", "web-store"),
     ],
 )
-def test_commands_that_make_calls_refuse_a_database_from_another_origin(
+def test_commands_that_may_call_psps_or_endpoints_refuse_a_database_from_another_origin(
     at_a: CommandLine, command: Sequence[str]
 ) -> None:
     for elsewhere in (B, LOOPBACK):
         assert at_a.refuses(*command, **elsewhere) == COMPLAINT
 
 
-def test_a_database_that_was_moved_works_for_its_new_origin(at_a: CommandLine) -> None:
+def test_installation_move_makes_the_database_usable_only_at_the_new_origin(
+    at_a: CommandLine,
+) -> None:
     assert at_a.succeeds("installation", "move", **B) == (
         "the database belongs to https://b.example\n"
     )
@@ -66,7 +68,7 @@ def test_a_database_that_was_moved_works_for_its_new_origin(at_a: CommandLine) -
 
 
 @pytest.mark.parametrize("elsewhere", [B, LOOPBACK])
-def test_installation_copy_deletes_the_event_endpoints_of_the_original_from_the_copy(
+def test_installation_copy_deletes_the_event_endpoints_from_the_copied_database(
     at_a: CommandLine, elsewhere: dict[str, str]
 ) -> None:
     with committed(at_a.storage) as unit:

@@ -86,7 +86,7 @@ class TestNew:
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
-    def test_psp_new_replaces_every_name_of_the_example_plugin(
+    def test_psp_new_renames_everything_in_its_copy_of_the_example_plugin(
         self, unmigrated: CommandLine
     ) -> None:
         # Variables of these names would shadow others.
@@ -149,7 +149,7 @@ class TestCloseAccount:
             shown = cardonfile.succeeds(*self.CLOSE, "--dry-run", "--json")
             assert json.loads(shown) == [self.COUNTS]
 
-    def test_a_merchant_account_can_be_closed_without_its_psp_being_set_up(
+    def test_a_merchant_account_can_be_closed_even_if_its_psp_is_not_set_up(
         self, cardonfile: CommandLine
     ) -> None:
         result = cardonfile.run(*self.CLOSE, "--json", typed=f"{MERCHANT_ACCOUNT}\n")
@@ -173,7 +173,7 @@ class TestCloseAccount:
         ("trust", "an account whose identity", "the service will trust the keys of"),
     ],
 )
-def test_an_operator_can_confirm_or_trust_psp_keys_only_if_that_is_needed(
+def test_psp_confirm_keys_and_psp_trust_refuse_an_account_that_does_not_need_them(
     cardonfile: CommandLine, command: str, refused: str, said: str
 ) -> None:
     arguments = ("psp", command, PROVIDER, "--account", MERCHANT_ACCOUNT)

@@ -45,7 +45,7 @@ def started(
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_reconcile_prints_the_number_of_completed_jobs_besides_deleting_old_records(
+def test_reconcile_counts_the_jobs_that_it_completes_and_deletes_old_records(
     with_center: CommandLine, level: str
 ) -> None:
     past = a_session().created_at - timedelta(days=3_650)

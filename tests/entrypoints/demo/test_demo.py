@@ -25,7 +25,7 @@ from tests.programs import free_port
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 
-def test_the_next_run_of_a_killed_demo_still_has_the_cards(tmp_path: Path) -> None:
+def test_a_demo_that_was_killed_keeps_its_cards_for_the_next_run(tmp_path: Path) -> None:
     port = free_port()
     with running_demo(tmp_path, port=port, with_signal=signal.SIGKILL) as demo:
         type_card(demo.add_card()["hosted_payment_uri"], f"{demo.shop}/")
@@ -60,7 +60,7 @@ def is_free(port: int) -> bool:
     return False
 
 
-def test_the_demo_does_not_apply_the_card_testing_limits_to_visitors() -> None:
+def test_the_demo_runs_without_card_testing_limits() -> None:
     assert Settings.read(_environment(8000)).card_testing_limits == ()
 
 
@@ -69,7 +69,7 @@ def test_a_demo_on_another_port_has_its_own_records() -> None:
     assert first != second
 
 
-def test_the_demo_refuses_a_port_that_is_in_use_in_one_sentence() -> None:
+def test_the_demo_says_in_one_sentence_that_its_port_is_in_use() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         ran = CliRunner().invoke(main, ["demo", "--port", str(port)])

@@ -57,7 +57,7 @@ def shown(session: int) -> str:
     return a_request(session).token_id[:TOKEN_PREFIX_LENGTH]
 
 
-def test_the_fault_switch_kill_kills_the_demo_service_when_it_asks_the_psp_about_the_card(
+def test_with_the_fault_kill_the_demo_service_dies_when_it_asks_the_psp_about_the_card(
     psp: FaultyPsp, killed: list[tuple[int, int]]
 ) -> None:
     psp.faults = {shown(1): [Fault.KILL]}
@@ -71,7 +71,7 @@ def test_the_fault_switch_kill_kills_the_demo_service_when_it_asks_the_psp_about
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_fault_switch_hang_makes_the_demo_psp_unavailable_for_a_while(
+def test_with_the_fault_hang_the_demo_psp_is_unavailable_for_a_while(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.HANG]}
@@ -89,9 +89,7 @@ def test_the_fault_switch_hang_makes_the_demo_psp_unavailable_for_a_while(
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_fault_switch_close_keeps_the_browser_from_returning_to_the_shop(
-    psp: FaultyPsp,
-) -> None:
+def test_with_the_fault_close_the_browser_does_not_return_to_the_shop(psp: FaultyPsp) -> None:
     psp.faults = {shown(1): [Fault.CLOSE]}
 
     with pytest.raises(PspUnavailable):
@@ -99,7 +97,7 @@ def test_the_fault_switch_close_keeps_the_browser_from_returning_to_the_shop(
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_fault_switch_lose_drops_only_the_webhook_of_its_session(
+def test_with_the_fault_lose_a_session_gets_no_webhook_but_other_sessions_do(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.LOSE]}

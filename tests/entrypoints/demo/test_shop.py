@@ -99,7 +99,7 @@ def a_session(shop: ShopUnderTest, installation: Installation, visit: str = VISI
     return session
 
 
-def test_the_button_of_the_demo_shop_leads_to_the_hosted_page_of_one_session(
+def test_pressing_the_button_of_the_demo_shop_twice_leads_to_the_same_hosted_page(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     sent, again = (shop.press(Fault.LOSE, Fault.KILL) for _ in range(2))
@@ -148,7 +148,7 @@ def test_the_demo_shop_shows_the_steps_of_the_newest_session(
         ("session.expired", "No card was added."),
     ],
 )
-def test_the_demo_shop_shows_the_progress_of_the_card(
+def test_the_demo_shop_shows_each_visitor_only_the_progress_of_their_own_session(
     shop: ShopUnderTest, installation: Installation, event: str, state: str
 ) -> None:
     session = a_session(shop, installation)
@@ -163,7 +163,7 @@ def test_the_demo_shop_shows_the_progress_of_the_card(
         assert state not in shop.get(unknown).text
 
 
-def test_the_demo_shop_shows_a_verified_event_once_with_the_card(
+def test_the_demo_shop_shows_a_repeated_event_and_its_card_only_once(
     shop: ShopUnderTest, installation: Installation
 ) -> None:
     session = a_session(shop, installation)

@@ -132,7 +132,7 @@ def test_the_job_runner_claims_at_most_one_job_per_thread(installation: Installa
 
 
 @pytest.mark.parametrize("fault", [ServiceUnavailable, RecordUnreadable, ValueError])
-def test_a_job_that_fails_makes_room_for_the_next_job(fault: type[Exception]) -> None:
+def test_a_job_that_fails_does_not_keep_its_merchant_account_busy(fault: type[Exception]) -> None:
     begun: list[Job[PspAccount]] = []
 
     def fail() -> JobResult:

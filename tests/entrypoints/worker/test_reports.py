@@ -111,7 +111,7 @@ def test_a_center_with_unusually_many_refused_cards_is_logged_once_in_24_hours(
     assert [(line["refused_cards"], line["sessions"]) for line in logs] == [(20, 4)] * 2
 
 
-def test_a_center_that_was_logged_while_the_clock_was_ahead_is_logged_again(
+def test_a_center_is_logged_again_if_it_was_logged_while_the_clock_was_ahead(
     installation: Installation,
 ) -> None:
     look = CardTestingLog(installation.container.find_card_testing(), installation.clock)
