@@ -26,7 +26,7 @@ def store(cardonfile: CommandLine) -> None:
         )
 
 
-def test_consent_show_lists_the_consent_that_applies_to_a_card_first(
+def test_consent_show_starts_with_the_consent_that_applies_to_the_card(
     cardonfile: CommandLine,
 ) -> None:
     store(cardonfile)

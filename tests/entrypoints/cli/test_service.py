@@ -45,7 +45,7 @@ def started(
 
 
 @pytest.mark.parametrize("level", ["info", "warning"])
-def test_reconcile_counts_the_jobs_that_it_completes_and_deletes_old_records(
+def test_reconcile_deletes_old_records_and_prints_how_many_jobs_it_completed(
     with_center: CommandLine, level: str
 ) -> None:
     past = a_session().created_at - timedelta(days=3_650)

@@ -57,7 +57,7 @@ def shown(session: int) -> str:
     return a_request(session).token_id[:TOKEN_PREFIX_LENGTH]
 
 
-def test_with_the_fault_kill_the_demo_service_dies_when_it_asks_the_psp_about_the_card(
+def test_the_demo_service_dies_when_it_asks_about_the_card_of_a_session_with_the_fault_kill(
     psp: FaultyPsp, killed: list[tuple[int, int]]
 ) -> None:
     psp.faults = {shown(1): [Fault.KILL]}
@@ -71,7 +71,7 @@ def test_with_the_fault_kill_the_demo_service_dies_when_it_asks_the_psp_about_th
 
 
 @pytest.mark.usefixtures("killed")
-def test_with_the_fault_hang_the_demo_psp_is_unavailable_for_a_while(
+def test_the_demo_psp_is_unavailable_for_a_while_in_a_session_with_the_fault_hang(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.HANG]}
@@ -89,7 +89,9 @@ def test_with_the_fault_hang_the_demo_psp_is_unavailable_for_a_while(
 
 
 @pytest.mark.usefixtures("killed")
-def test_with_the_fault_close_the_browser_does_not_return_to_the_shop(psp: FaultyPsp) -> None:
+def test_the_browser_does_not_return_to_the_shop_in_a_session_with_the_fault_close(
+    psp: FaultyPsp,
+) -> None:
     psp.faults = {shown(1): [Fault.CLOSE]}
 
     with pytest.raises(PspUnavailable):
@@ -97,7 +99,7 @@ def test_with_the_fault_close_the_browser_does_not_return_to_the_shop(psp: Fault
 
 
 @pytest.mark.usefixtures("killed")
-def test_with_the_fault_lose_a_session_gets_no_webhook_but_other_sessions_do(
+def test_the_demo_psp_sends_no_webhook_about_a_session_with_the_fault_lose(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.LOSE]}
