@@ -126,7 +126,10 @@ def measure(
 def measure_flow(
     folder: Path, sample: Sample, postgresql: str, *, rounds: int, seconds: int, say: Say
 ) -> Iterator[Row]:
-    """Measure the flow from add-card to the stored card in each round. Only the service has it."""
+    """Measure the flow from add-card to the stored card in each round.
+
+    Only the service is measured, because the other programs do not have this flow.
+    """
     with ExitStack() as stack:
         servers = _started(FLOW_SETTINGS, stack, folder / "flow", sample, postgresql)
         for _, server in servers:
@@ -145,7 +148,7 @@ def measure_flow(
 def measure_metrics(
     folder: Path, sample: Sample, *, rounds: int, seconds: int, say: Say
 ) -> Iterator[Row]:
-    """Put load on each server with metrics and without metrics, one right after the other."""
+    """Put load on each server twice in immediate succession: with and without metrics."""
     with ExitStack() as stack:
         memory = stack.enter_context(TemporaryDirectory(dir="/dev/shm"))
         pairs = []

@@ -1,4 +1,4 @@
-"""Simulates a machine that other programs use too."""
+"""Simulates a machine that is shared with other busy programs."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from tests.benchmarks.servers import FLASK, FLOOR, ON_WAITRESS, OURS, POSTGRESQL
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that was measured in each round or once. The goal is compared with its median.
+    """A performance goal for a figure that was measured once or in each round.
 
-    The median is rounded to `decimals`, as the page shows it.
+    The median of the measured values is compared with the target. Before that, it is rounded to
+    `decimals`, as on the page.
     """
 
     what: str
@@ -34,7 +35,10 @@ class Goal:
 
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> Sequence[float]:
-    """Return the ratio of each round, because a disturbance affects both figures of its round."""
+    """Return the ratio of the two figures of each round.
+
+    A disturbance affects both figures of its round, so it hardly affects their ratio.
+    """
     return [a / b if b else math.inf for a, b in zip(these, those, strict=True)]
 
 
@@ -111,7 +115,7 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     what = f"{ON_WAITRESS}: throughput with 64 connections, compared with 16{where}"
     yield Goal(what, ratios(at_64, at_16), 0.85, at_least=True)
     p99 = _loads(results, "p99_ms", ON_WAITRESS, 64, section)
-    # If all connections were served in turn, each would wait this long.
+    # If all connections were served in turn, a request on each connection would wait this long.
     turns_ms = [1000 * 64 / per_second for per_second in at_64]
     what = (
         f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving in turn{where}"
@@ -143,7 +147,7 @@ def _of_one_process(results: Results) -> Iterator[Goal]:
     yield Goal(what, seconds, 1.0, " s", wanted=0.5)
     yield Goal(f"{ON_WAITRESS}: memory after the start", memory_mb, 100, " MB", 0)
     _, warm, last = results.figures("memory", "memory_mb")
-    # Python's allocator gets and frees memory in megabytes.
+    # Python's allocator requests and frees memory in units of a megabyte.
     yield Goal(f"{OURS}: memory that 100,000 requests add", [last - warm], 1, " MB", 1)
 
 

@@ -56,7 +56,11 @@ def measure(
 
 
 def fill(database: Path, sessions: int) -> None:
-    """Store copies of two ended sessions: a quarter completed, the others expired unopened."""
+    """Store copies of two ended sessions.
+
+    A quarter of the copies are of a completed session. The others are of a session that expired
+    without being opened.
+    """
     opened = a_session(token_id=_COMPLETED, attempt=an_attempt())
     unopened = a_session(token_id=_EXPIRED, status=SessionStatus.EXPIRED, due_at=None, ended_at=NOW)
     with closing(SqliteStorage(database)) as storage, storage.write() as unit:
@@ -64,7 +68,7 @@ def fill(database: Path, sessions: int) -> None:
         unit.sessions.add(unopened)
         unit.commit()
     with closing(pysqlite3.connect(database, isolation_level=None)) as db:
-        # Speed matters here, durability does not.
+        # This file is filled for speed. It does not have to survive a crash.
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-1500000"):
             db.execute(f"PRAGMA {pragma}")
         columns = [name for _, name, *_ in db.execute("PRAGMA table_info(card_sessions)")]
@@ -88,6 +92,6 @@ def fill(database: Path, sessions: int) -> None:
             },
         )
         db.execute("PRAGMA journal_mode=WAL")
-    # Without this sync, the system would write the file during the measurement.
+    # Without this sync, the operating system would still write the file during the measurement.
     with database.open("rb") as file:
         os.fsync(file.fileno())

@@ -22,7 +22,8 @@ FEWER_ROWS: Final = 100_000
 OURS: Final = "cardonfile import guests"
 SHELL: Final = "sqlite3 .import"
 
-# Linux counts the memory of the process that starts a program as its own: hence a small one.
+# Linux counts the memory of the starting process as memory of the program that it starts. Therefore
+# this small process starts the programs.
 _RUN: Final = """
 import json, resource, subprocess, sys, time
 began = time.perf_counter()

@@ -68,14 +68,17 @@ def cpu_seconds(pid: int) -> float:
     ticks = 0
     for each in _tree(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
-            # The name of the process comes first, and may contain anything.
+            # The fields follow the name of the process, which may contain any characters.
             fields = (each / "stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICKS_PER_SECOND
 
 
 def memory_mb(pid: int) -> float:
-    """Return the memory (RSS) of a process and its descendants. Shared memory counts repeatedly."""
+    """Return the memory (RSS) of a process and its descendants.
+
+    Memory that several processes share is counted for each of them.
+    """
     kilobytes = 0
     for each in _tree(pid):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Compares pages of a million products: the storage of the service, and OFFSET in SQLAlchemy."""
+"""Compares ways to read pages of a million products: the service's storage and OFFSET."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RANDOM_UUID: Final = (
 
 def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterator[Row]:
     """Read the same pages in both ways from the same database file."""
-    # Here, because tests import this module for its names, and these take long to import.
+    # Import SQLAlchemy only here, because it takes long, and tests import names from this module.
     from sqlalchemy import create_engine, func, select
     from sqlalchemy.ext.automap import automap_base
     from sqlalchemy.orm import Session
@@ -46,7 +46,7 @@ def measure(folder: Path, *, rounds: int, say: Callable[[str], None]) -> Iterato
     database = folder / "products.db"
     _fill(database)
     engine = create_engine(f"sqlite:///{database}", module=pysqlite3)
-    tables: Any = automap_base()  # its classes are made at run time
+    tables: Any = automap_base()  # Its classes are created at run time.
     tables.prepare(autoload_with=engine, reflection_options={"only": ["products"]})
     product = tables.classes.products
     of_center = product.center_id == CENTER_ID

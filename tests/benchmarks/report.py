@@ -113,7 +113,7 @@ def _figures(results: Results, section: str, **where: str | int) -> Cells:
 
 
 def _failed(results: Results, section: str, **where: str | int) -> str:
-    """Return the number of failed requests of all rounds, as text to append to a rate."""
+    """Return the number of failed requests in all rounds as text to append to a rate."""
     failed = sum(results.figures(section, "failed", **where))
     return f"; {failed:,.0f} failed" if failed else ""
 

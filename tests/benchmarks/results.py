@@ -20,7 +20,7 @@ Row = dict[str, Any]  # the values are text and numbers
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """The machine of a run. `sync_ms` is the time that its disk takes to sync 4 kB."""
+    """The machine of a run. `sync_ms` is how many milliseconds its disk takes to sync 4 kB."""
 
     processor: str
     cores: int

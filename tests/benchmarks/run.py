@@ -35,7 +35,7 @@ Parameters = ParamSpec("Parameters")
 @click.group()
 def main() -> None:
     """Compare the service with other programs."""
-    # So that no server is left when this program is terminated.
+    # Stop all servers even when this program is terminated.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Sessions to settle are made in this process, with a line for each step.
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())

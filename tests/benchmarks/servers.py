@@ -50,7 +50,7 @@ Some libraries import whatever optional packages they find, and the tests instal
 
 _PEER_TOKEN: Final = "cof_" + "p" * 43
 
-# `cardonfile work` is a child of granian, so that CPU and memory of both are counted.
+# `cardonfile work` is a child of granian, so that the CPU time and memory of both are counted.
 _GRANIAN: Final = """
 import subprocess, sys
 if {with_worker}:
@@ -69,7 +69,7 @@ for arguments in json.loads(sys.argv[1]):
 
 
 class NotServing(Exception):
-    """A program did not do the work that should be measured. The message is its output."""
+    """A program did not do the work to be measured. The message is the output of the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class Server:
             process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS)
-            # Its children are in its process group.
+            # The children of the program are in its process group.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

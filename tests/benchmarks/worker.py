@@ -214,9 +214,9 @@ def _installation(folder: Path, stack: ExitStack, **settings: Any) -> Installati
 
 
 def _set_clock(installation: Installation) -> None:
-    """Set the installation's clock, which stands still, to the current time.
+    """Set the installation's clock to the current time. Otherwise this clock stands still.
 
-    The fake Stripe refuses a page that expires too soon.
+    If it were slow, the fake Stripe would refuse pages because they expire too soon.
     """
     installation.clock.advance(datetime.now(UTC) - installation.clock.now())
 

@@ -179,7 +179,7 @@ class Node(Process):
         wait_until(is_paused)
 
     def resume(self) -> None:
-        """Continue after `pause`."""
+        """Let the processes that `pause` stopped continue."""
         self.signal(signal.SIGCONT)
 
     def responds(self, path: str) -> bool:
@@ -294,7 +294,7 @@ class Cluster(Server):
         return [each for each in self.nodes if each is not primary]
 
     def writable(self, *, but: Node | None = None) -> Node | None:
-        """Return the primary if it can commit and is not `but`, otherwise None."""
+        """Return the primary if it can commit. Return None if it cannot, or if it is `but`."""
         for node in self.nodes:
             if node is not but and node.responds("/primary"):
                 can_commit = node.synchronous_standbys or not self._is_synchronous
@@ -302,7 +302,7 @@ class Cluster(Server):
         return None
 
     def is_healthy(self) -> bool:
-        """Return whether there is a primary with two standbys in the configured mode."""
+        """Return whether a primary has two standbys that replicate in the configured mode."""
         for node in self.nodes:
             if node.responds("/primary"):
                 if self._is_synchronous:

@@ -1,4 +1,4 @@
-"""Kill the parts of a cluster under load, and count lost and doubled records.
+"""Kill the parts of a cluster under load, and count lost and duplicate records.
 
 `make test-cluster` runs this module, which prints the result. The exit status is 1 if a record is
 lost, if a record exists twice, or if a response was wrong. A client that gets 503 or no response
@@ -118,9 +118,9 @@ class Outcome:
     - `gap_seconds`: the longest time without a response to an add-card request.
     - `engine_seconds`: the time until Patroni had a primary that could commit. If all standbys are
       killed, it includes the time until they are restarted.
-    - `rest_seconds`: the time from then to the next response.
+    - `rest_seconds`: the time from that moment to the next response.
     - `refused`: the number of responses with 503.
-    - `broken`: descriptions of everything that must not happen.
+    - `broken`: descriptions of everything that happened although it must not happen.
     """
 
     gap_seconds: float
@@ -134,16 +134,16 @@ Mend = Callable[[], object]
 
 
 class Struck(NamedTuple):
-    """The time at which there was a primary that could commit, and a function that ends the fault."""
+    """When a primary could commit after a fault began, and a function that ends the fault."""
 
     ready_at: float
     mend: Mend
 
 
 class Fault(NamedTuple):
-    """A fault.
+    """A fault with a name and a function that causes the fault.
 
-    `strike` causes it, and reports anything that must not happen to its third argument.
+    If something happens that must not happen, `strike` calls its third argument with a description.
     """
 
     name: str
@@ -175,8 +175,8 @@ def _pause_primary(cluster: Cluster, _: Load, note: Callable[[str], None]) -> St
     def come_back() -> None:
         time.sleep(max(0, began + PAUSED_SECONDS - time.monotonic()))
         primary.resume()
-        # Try to write on the old connection, and on new connections until Patroni has decided on
-        # the role of this node.
+        # Try to write on the old connection. Then try to write on new connections until Patroni has
+        # decided on the role of this node.
         if _writes(connection):
             note("the old primary accepted a write on an old connection")
         while not (primary.responds("/replica") or primary.responds("/primary")):

@@ -1,4 +1,4 @@
-"""The installed wheel outside of the source tree, with a new PSP plug-in of another company."""
+"""Tests the installed wheel outside of the source tree, with a PSP plug-in by another author."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUILD: Final = "import sys; from setuptools.build_meta import build_wheel; build
 
 
 class Site:
-    """A virtual environment with cardonfile and a new PSP, in the folder of its author."""
+    """A virtual environment with cardonfile and a new PSP plug-in, and the folder of its author."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "author"
@@ -44,8 +44,9 @@ class Site:
         run(sys.executable, "-m", "venv", "--without-pip", str(environment))
         version = f"python{sysconfig.get_python_version()}"
         packages = environment / "lib" / version / "site-packages"
-        # The dependencies and pytest come from this project's environment. Its cardonfile does not:
-        # the packages of the new environment come first. A line that imports is run at each start.
+        # The dependencies and pytest come from this project's environment. cardonfile comes from
+        # the new environment, whose packages take precedence. Python executes the import in this
+        # file whenever it starts.
         (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{RUNTIME}\n")
         self._install(cardonfile(folder / "source"))
         printed = self.run("cardonfile", "psp", "new", "harborpay")
@@ -60,13 +61,13 @@ class Site:
         run(*pip, "--python", str(self.bin.parent), "install", *options, str(wheel))
 
     def run(self, *words: str, **variables: str) -> str:
-        """Run a program of the environment, which must succeed. Return its output."""
+        """Run a program of the environment. Return its output. The program must succeed."""
         env = {**self.environment, **variables}
         return run(str(self.bin / words[0]), *words[1:], cwd=self.folder, env=env)
 
 
 class Served(Server):
-    """`cardonfile serve` of the environment, which stops at the end of a block."""
+    """The `cardonfile serve` of the environment. It stops at the end of a `with` block."""
 
     def __init__(self, site: Site, token: str) -> None:
         self.port = free_port()
@@ -121,10 +122,10 @@ def test_a_new_psp_plugin_passes_the_contract_suite(site: Site) -> None:
         *site.run_suite,
         *("--psp", "harborpay_psp.under_test:HarborpayWithoutKeysUnderTest"),
         *("--psp", "harborpay_psp.under_test:HarborpayByWebhookUnderTest"),
-        # The variants inherit all else: one makes pages in its own way and tries a call once, and
-        # the other reads outcomes from webhooks.
+        # Of the two variants, test only what they do not inherit. The first creates pages
+        # differently and tries a call only once. The second reads outcomes from webhooks.
         *("-k", f"HarborpayUnderTest or {WITHOUT_KEYS} or {BY_WEBHOOK}"),
-        # Load only the suite's own plugin of pytest, because others take long to load.
+        # Load only the suite's own pytest plugin, because other plugins take long to load.
         *("-q", "-p", "no:cacheprovider"),
         PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )

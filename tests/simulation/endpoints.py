@@ -1,4 +1,4 @@
-"""One stand-in for the event sender, which plays all endpoints of clients."""
+"""A stand-in for the event sender. It behaves like all event endpoints of clients at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.identifiers import CenterId, EndpointId
 from domain.retries import LEASE
 
 EVERYTHING: Final = EndpointId(a_uuid(90))
-"""The endpoint that takes all events from the start, and is never removed."""
+"""The endpoint that exists from the start, receives all events and is never removed."""
 
 
 class EndpointTrouble(StrEnum):
@@ -39,10 +39,13 @@ class Arrival(NamedTuple):
 
 
 class Endpoints(EventSender):
-    """All endpoints, whatever their addresses. `arrivals` are the events that they have taken.
+    """All endpoints, whatever their addresses.
 
-    `troubles` has the endpoints that fail. `replayed` are the events that an operator tried to send
-    again. `sent_at_once` are those that one process sent while another one held their lease.
+    - `arrivals`: the events that the endpoints accepted.
+    - `troubles`: how each endpoint fails, for the endpoints that fail at present.
+    - `replayed`: the events that an operator replayed or tried to replay.
+    - `sent_at_once`: the events that one process sent while another process held their lease.
+    - `under_way`: the event, the endpoint and the start of each sending that is in progress.
     """
 
     def __init__(self) -> None:
@@ -70,10 +73,10 @@ class Endpoints(EventSender):
 
 
 class LeaseCheck(EventSender):
-    """Records in `endpoints` events that are sent twice at once although they are leased.
+    """Records in `endpoints` each event that is sent during another sending with a valid lease.
 
-    A step is interrupted once. If that is in the middle of a sending, no time has passed since the
-    lease began.
+    A step is interrupted at most once. If the interruption comes while an event is being sent, the
+    lease of that event has only just begun.
     """
 
     def __init__(self, sender: EventSender, endpoints: Endpoints) -> None:

@@ -1,4 +1,4 @@
-"""Faults at calls to ports, before a call is made or after it has returned."""
+"""Injects faults at calls to ports: before a call is made, or after the call has returned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fault(StrEnum):
 
 @dataclass(slots=True)
 class Step:
-    """A step that a process is doing. The fault comes when `calls_left` reaches 0."""
+    """A step that a process is doing. A fault is injected when `calls_left` reaches 0."""
 
     process: Process
     choices: Random
@@ -45,10 +45,12 @@ class Step:
 class Faults:
     """Injects faults into the innermost step in progress.
 
-    `lasting` maps calls to the PSP to the moment and the fault that each of them has for a while.
-    `log` is called with each fault. `interrupt` makes something else happen. `has_page` tells
-    whether the PSP has made the page of an idempotency key: by the contract of the port, the PSP
-    does not refuse such a call.
+    - `lasting` maps the name of each call to the PSP that fails for a while to the moment and the
+      kind of its fault.
+    - `log` is called with a description of each fault.
+    - `interrupt` does other steps in the middle of the step.
+    - `has_page` returns whether the PSP has already created a page for an idempotency key. The
+      contract of the port says that the PSP does not refuse a call that repeats such a key.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Faults:
         self._refused_for_good: set[str] = set()
 
     def on_call(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
-        """Inject a fault, or do nothing. Raises what the fault raises."""
+        """Inject a fault at this call, or do nothing. Raises the error of the fault."""
         key = arguments[0].idempotency_key if call == "psp.start" else ""
         if self.steps and not self.have_stopped:
             step = self.steps[-1]
@@ -97,7 +99,7 @@ class Faults:
         elif call == SEND_EVENT:
             possible = [Fault.ENDPOINT_SILENT]
         elif call == _COMMIT or (call in _UNITS and moment is Moment.BEFORE):
-            # After a commit: the data is stored, but the caller gets an error.
+            # If the storage fails after a commit, the data is stored, but the caller gets an error.
             possible = [Fault.STORAGE_DOWN]
         if call in (*_UNITS, *PSP_CALLS, SEND_EVENT) and len(self.steps) < MAX_STEPS_AT_ONCE:
             possible += [Fault.INTERRUPTED] * 3

@@ -1,4 +1,4 @@
-"""An installation in which one call to a port fails, and what must hold afterwards."""
+"""An installation in which one call to a port fails, and the checks of its state afterwards."""
 
 from __future__ import annotations
 
@@ -55,10 +55,13 @@ class Bug(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFault:
-    """How a call to a port fails. With `lasts`, all later calls to that port fail as well.
+    """How a call to a port fails.
 
-    `error` returns what a call raises, None for a call that cannot fail like this. `may_last` says
-    whether such a fault can last.
+    - `error` returns the error that a call raises. It returns None if the call cannot fail in this
+      way.
+    - `moment` is whether the call fails before or after its effect.
+    - `may_last` is whether faults of this kind can affect all later calls to the same port too.
+    - `lasts` is whether this fault does so.
     """
 
     error: Callable[[str], BaseException | None]
@@ -67,7 +70,10 @@ class CallFault:
     lasts: bool = False
 
     def applies_to(self, call: str) -> bool:
-        """Return whether the fault is possible. Only a call with an effect can fail afterwards."""
+        """Return whether the fault is possible at a call.
+
+        A call can fail after its effect only if it has an effect.
+        """
         return self.error(call) is not None and (self.moment is Moment.BEFORE or has_effect(call))
 
 
@@ -103,7 +109,7 @@ def is_in_unit(call: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """An installation at rest: its files, its clock, its next identifiers, and what is known."""
+    """A closed installation: its time, its source of identifiers, what is known, and its files."""
 
     now: datetime
     ids: tuple[Any, ...]
@@ -114,8 +120,9 @@ class State:
 class FaultyInstallation(Installation):
     """An installation whose use cases run in a process with a fault at one call to a port.
 
-    Calls to the clock, to the source of identifiers and to postal codes do not count: they do not
-    fail, and a crash there leaves the same as a crash at the next call.
+    Calls to the clock, the source of identifiers and the postal codes are not recorded, because
+    they do not fail. A crash at such a call leaves the same state as a crash at the next recorded
+    call.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -163,7 +170,10 @@ class FaultyInstallation(Installation):
         )
 
     def restore(self, state: State) -> None:
-        """Open the closed installation as it was, with a new process. It may be called again."""
+        """Open the closed installation in this state, with a new process.
+
+        The same state can be restored several times.
+        """
         for file in {*self._folder.iterdir()} - state.files.keys():
             file.unlink()
         for file, content in state.files.items():
@@ -178,11 +188,11 @@ class FaultyInstallation(Installation):
     def _use_process(self) -> None:
         self.use_cases = self._process.use_cases
         self.settle = self._process.settle
-        # Unwatched; every connection has to read the schema.
+        # This storage is not watched. It saves another connection, which would read the schema.
         self.storage = self._process.storage
 
     def has_limits(self, *limits: CardLimit) -> None:
-        """Start the process again with these limits against card testing."""
+        """Restart the process with these card testing limits."""
         self.container.settings.override(replace(self.settings, card_testing_limits=limits))
         self._process.stop()
         self._process.start()
@@ -201,7 +211,7 @@ class FaultyInstallation(Installation):
         return session
 
     def session_without_page(self) -> CardSession:
-        """Open the link of a session while the PSP is down."""
+        """Open the link of a new session while the PSP is unavailable. Return the session."""
         session = self.add_card()
         psp = self.settle.providers.pop(FAKE)
         with suppress(ProviderUnavailable):
@@ -291,7 +301,7 @@ class FaultyInstallation(Installation):
         return self.container.replay_event()(event_id)
 
     def replay_since(self, since: datetime) -> int:
-        """Replay the events since the given time. Return the number of deliveries."""
+        """Replay all events from the given time on. Return the number of deliveries."""
         self.known.endpoints.replayed.update(
             event_id for of_endpoint in self.check().deliveries.values() for event_id in of_endpoint
         )
@@ -313,7 +323,10 @@ class FaultyInstallation(Installation):
 
     @contextmanager
     def recording(self, fault: CallFault | None = None, number: int = 0) -> Iterator[None]:
-        """Record the calls. Inject a fault at call `number`, or take a snapshot before each."""
+        """Record the calls, and inject a fault at call `number`.
+
+        Without a fault, take a snapshot before each call instead.
+        """
         self._fault, self._number, self._is_recording = fault, number, True
         yield
         self._is_recording = False
@@ -351,11 +364,14 @@ class FaultyInstallation(Installation):
         return self.container.erasure_file().merged().keys()
 
     def everything_stored(self) -> str:
-        """Return all that is stored, to be compared with what other runs have left."""
+        """Return everything that is stored, for a comparison with other runs."""
         return self._observer.everything()
 
     def effect(self, stored: Snapshot) -> object:
-        """Return what is stored, without random identifiers, so that two runs can be compared."""
+        """Return what is stored without the random identifiers.
+
+        Two runs that did the same work have equal effects.
+        """
         now = self.clock.now()
         with self.storage.read() as unit:
             sessions = [
@@ -410,7 +426,7 @@ class FaultyInstallation(Installation):
             *(sorted(sessions), sorted(accounts), sorted(agreements)),
             *(sorted(events), sorted(discards)),
             [(each.guest_id, each.done_at is not None) for each in stored.erasures.values()],
-            # An act that is done again is noted again.
+            # The audit trail may have several entries if an action was repeated.
             *(refused, len(stored.tokens), sorted({each.action for each in stored.audit})),
         )
 
@@ -434,7 +450,7 @@ class FaultyInstallation(Installation):
 
 
 class Prepared:
-    """An installation in a situation, to which it can be restored, and the call of the use case."""
+    """An installation that can be restored to a situation, and the call of a use case in it."""
 
     def __init__(self, folder: Path, situation: Situation) -> None:
         self._installation = FaultyInstallation(folder)
@@ -447,7 +463,7 @@ class Prepared:
 
     @contextmanager
     def restored(self) -> Iterator[FaultyInstallation]:
-        """Provide the installation in the situation."""
+        """Provide the installation, restored to the situation."""
         self._installation.restore(self._state)
         try:
             yield self._installation

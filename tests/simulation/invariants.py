@@ -1,4 +1,4 @@
-"""Checks the invariants against what is stored and what clients were told."""
+"""Checks the invariants by comparing what is stored with what clients were told."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Broken(Exception):
 
 
 def configuration_of(center_id: str) -> str:
-    """Name the payment configuration of a center."""
+    """Return a name for the payment configuration of a center."""
     return f"configuration of {center_id}"
 
 
 def require(holds: object, invariant: str, what: str) -> None:
-    """Raise Broken if something does not hold."""
+    """Raise Broken with the text `what` unless `holds` is true."""
     if not holds:
         raise Broken(invariant, what)
 
@@ -84,8 +84,10 @@ def require(holds: object, invariant: str, what: str) -> None:
 def require_end(snapshot: Snapshot) -> None:
     """Raise Broken unless all work is done.
 
-    Every session has ended, the PSP holds only tokens of accounts, and every event is delivered,
-    unless its endpoint is removed or gone.
+    - Every session has ended.
+    - The PSP holds exactly the tokens of the active accounts.
+    - Every event is delivered unless its endpoint was removed or disabled.
+    - Every erasure is done.
     """
     for delivery in snapshot.all_deliveries:
         name = f"event {delivery.event_id} to {delivery.endpoint_id}"
@@ -116,7 +118,10 @@ def require_end(snapshot: Snapshot) -> None:
 
 
 def require_current(snapshot: Snapshot) -> None:
-    """Raise Broken unless each card on file is as at the PSP. All cards must be refreshed."""
+    """Raise Broken unless each card on file has the same details as at the PSP.
+
+    Cards with lasting tokens are not compared. All other cards must have been refreshed before.
+    """
     for account in snapshot.accounts.values():
         if account.is_active and account.merchant_account != LASTING_TOKENS:
             (page,) = snapshot.pages_of_card(account)
@@ -129,7 +134,7 @@ def require_done(
 ) -> None:
     """Raise Broken unless the reconciler did and counted everything that was due.
 
-    The endpoints in `away` do not take events: each is tried once.
+    The endpoints in `away` do not accept events, so the reconciler may try each of them only once.
     """
     due, left = _due(before, now, away), _due(after, now, away)
     require(not any(left.values()), "I4", f"the reconciler leaves what is due: {left}")
@@ -141,14 +146,14 @@ def require_done(
     require(counted == delivered, "I10", f"{delivered} events are delivered, {counted} counted")
     for endpoint_id in away:
         if after.endpoints[endpoint_id].removed_at is not None:
-            # Each of its deliveries ends at once, and nothing is sent.
+            # Each delivery to a removed endpoint ends without an attempt to send the event.
             continue
         tries = _tries(after, endpoint_id) - _tries(before, endpoint_id)
         require(tries <= 1, "F43", f"endpoint {endpoint_id} is away, and was tried {tries} times")
 
 
 def _due(snapshot: Snapshot, now: datetime, away: Collection[str]) -> Mapping[Kind, int]:
-    """Return how many jobs are due, except jobs at endpoints that are down."""
+    """Return how many jobs of each kind are due, without deliveries to the endpoints in `away`."""
     deliveries = [each for each in snapshot.all_deliveries if each.endpoint_id not in away]
     kinds: Mapping[Kind, Iterable[SessionRow | DiscardRow | AccountRow | DeliveryRow]] = {
         "sessions": snapshot.sessions.values(),
@@ -171,7 +176,10 @@ def _tries(snapshot: Snapshot, endpoint_id: str) -> int:
 
 
 def require_in_time(snapshot: Snapshot, now: datetime) -> None:
-    """Raise Broken if work is due later than its longest wait, as a wrong clock may cause."""
+    """Raise Broken if work is due later than its longest wait allows.
+
+    A wrong clock may cause such a due time.
+    """
     soon, later = now + timedelta(hours=1, minutes=5), now + timedelta(hours=24, minutes=17)
     month = now + timedelta(days=31)
     for name, due_at, latest in (
@@ -201,8 +209,8 @@ def require_nothing_personal(files: Mapping[str, bytes], guests: Collection[Gues
 def without_slack(content: bytes) -> bytes:
     """Return a database file with zeros between the pointers and the cells of each page in use.
 
-    SQLite leaves old cells there when it splits a page, also with `secure_delete`, until the page fills
-    up again (`rebuildPage` in its b-tree). Other files are returned as they are.
+    When SQLite splits a page, old cells remain in that space, even with `secure_delete`, until the
+    page fills up again (`rebuildPage` in SQLite's b-tree). Other files are returned unchanged.
     """
     if not content.startswith(b"SQLite format 3\0"):
         return content
@@ -232,7 +240,10 @@ def require_no_card_number(files: Mapping[str, bytes]) -> None:
 
 @dataclass(slots=True)
 class Click:
-    """A guest's click on one of our pages, by digest. The request may take a while."""
+    """A guest's click on one of our pages. `digest` is the digest of the text on that page.
+
+    The service handles the click between `began_at` and `ended_at`.
+    """
 
     browser: str
     digest: str
@@ -240,7 +251,7 @@ class Click:
     ended_at: datetime | None = None
 
     def may_mean(self, consent: Consent, agreed_at: datetime) -> bool:
-        """Return whether this click may be the guest's agreement to a consent at that time."""
+        """Return whether the guest may have agreed to a consent at `agreed_at` by this click."""
         is_over = self.ended_at is not None and self.ended_at < agreed_at
         return self.digest == consent.digest and self.began_at <= agreed_at and not is_over
 
@@ -249,23 +260,54 @@ class Click:
 class Known:
     """What the simulated people did and were told. Nothing here is read from the files.
 
-    `started`: guest, center and redirect_uri of each session that a client was told of.
-    `sends`: how often each redirect_uri was sent; no two visits share one.
-    `sent_for`: the guests that a redirect_uri was sent for. `keyed`: the redirect_uris that were
-    sent with an idempotency key. `removed`: the accounts whose removal was confirmed. `ended`: the
-    agreements whose end was confirmed. `cancelled`: the sessions whose cancellation was confirmed,
-    unless they had ended. `erased`: the guests whose erasure was confirmed. `unmerged`: the guests whose merge the database has lost.
-    `imported`: the tokens of cards that were brought along. `reissued`: those of cards that a bank has changed at the PSP. `lost`: those that the PSP has lost.
-    `versions`: what a bank has made of a card in time, by its token.
-    `typed`: the guest who typed on a page, by its reference. `late`: the pages whose card the PSP
-    reports by webhook only; `was_late`: those that ever were. `places`: all guests, centers and
-    configurations; `there` and `missing`: those that existed, or did not, at any time since the last
-    check. `max_sessions`: how many sessions a guest may have at a center in 24 hours; None means any number.
-    `endpoints`: those of clients. `secrets`: the last two secrets that the owner of an endpoint was
-    told, unless the response to a change was lost. `asks`: whether a page of the service asks for consent;
-    `clicks`: those on it, of the guest of a session. `texts`: the texts about a booking that the
-    guest of a session has read. `offered`: the cards on file that the page has offered for it.
-    `read`: the events that a client has read, in order, and `position`: where it reads on.
+    Sessions:
+
+    - `started`: the guest, center and redirect_uri of each session whose id a client was told.
+    - `sends`: how often each redirect_uri was sent. No two visits share a redirect_uri.
+    - `sent_for`: the guests for whom each redirect_uri was sent.
+    - `keyed`: the redirect_uris that were sent with an idempotency key.
+    - `cancelled`: the sessions whose cancellation was confirmed, except sessions that had already
+      ended.
+    - `max_sessions`: how many sessions a guest may have at a center in 24 hours, or None for any
+      number.
+
+    Confirmed changes:
+
+    - `removed`: the accounts whose removal was confirmed.
+    - `ended`: the agreements whose end was confirmed.
+    - `erased`: the guests whose erasure was confirmed.
+    - `unmerged`: the guests whose merge the database has lost.
+
+    Cards:
+
+    - `imported`: the tokens of cards that were imported.
+    - `reissued`: the tokens of cards that a bank has changed at the PSP.
+    - `lost`: the tokens of cards that the PSP has lost.
+    - `versions`: for the token of each card, the details that the card had one after another.
+    - `typed`: for the reference of each page, the guest who typed a card on it.
+    - `late`: the pages whose card the PSP reports only by webhook.
+    - `was_late`: all pages that have ever been in `late`.
+
+    Guests, centers and configurations:
+
+    - `places`: all of them.
+    - `there`: those that existed at some time since the last check.
+    - `missing`: those that did not exist at some time since the last check.
+
+    Endpoints and events:
+
+    - `endpoints`: the event endpoints of clients.
+    - `secrets`: for each endpoint, the last two secrets that its owner was told. An endpoint is
+      left out if the response to a change of its secret was lost.
+    - `read`: the events that a client has read from the list, in order.
+    - `position`: the position in the list from which that client continues.
+
+    Consents:
+
+    - `asks`: whether a page of the service asks for the consent.
+    - `clicks`: for each session, the clicks of its guest on that page.
+    - `texts`: for each session, the texts about a booking that its guest has read.
+    - `offered`: for each session, the cards on file that the page has offered.
     """
 
     started: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -390,11 +432,11 @@ class Invariants:
     def _kept_until(
         self, account: AccountRow, agreements: Sequence[AgreementRow]
     ) -> datetime | None:
-        """Return until when its agreements keep a card that is kept for bookings only."""
+        """Return the time until which the agreements of an account keep its card."""
         if account.is_taken_back:
             agreements = [each for each in agreements if self._may_run(each)]
             if not agreements and account.keep_until and account.keep_until <= self._latest:
-                # It is due to be removed.
+                # The card is due to be removed.
                 return account.keep_until
         return max((each.keeps_card_until for each in agreements), default=None)
 
@@ -449,7 +491,7 @@ class Invariants:
             withdrawn_at = max(filter(None, withdrawals), default=None)
             if withdrawn_at is None or account.token in self._known.reissued:
                 continue
-            # The account may have come from another of the same card.
+            # The newer consent may be stored with another account of the same card.
             agreed_at = [
                 consent.agreed_at
                 for consent in snapshot.consents.values()
@@ -542,7 +584,7 @@ class Invariants:
                     former=now.former,
                 )
             if before.is_settled:
-                # The session may be due again, to ask the PSP about the card of an earlier page.
+                # A settled session may become due, so that the PSP is asked about an earlier page.
                 before = msgspec.structs.replace(before, due_at=now.due_at)  # noqa: PLW2901 - as above
                 require(now == before, "I3", f"settled session {token_id} has changed")
             else:
@@ -595,7 +637,7 @@ class Invariants:
             require(pages, "I8", f"{name} has a card that nobody typed")
             for page in pages:
                 self._require_typed_for(account, page, snapshot)
-            # A merge may bring together one card of each guest.
+            # After a merge, the remaining guest may have a card from each of the two guests.
             is_one = session.cards_per_guest == "one" and account.guest_id not in heirs
             if is_one and account.is_active:
                 is_first = not any(
@@ -626,7 +668,7 @@ class Invariants:
         typed_by = snapshot.heir_of(self._known.typed.get(page.reference))
         is_theirs = snapshot.heir_of(typed_by) == account.guest_id == session.guest_id
         require(is_theirs, "I5", f"{name} holds a card that another guest typed")
-        # A lasting token is the same at every center of the merchant account.
+        # A lasting token does not differ between the centers of a merchant account.
         lasts = page.card and account.token != page.card.token
         is_there = lasts or session.center_id == account.center_id
         require(is_there, "I5", f"{name} holds a card that was typed for another center")
@@ -657,7 +699,7 @@ class Invariants:
                 case "Agreement ended":
                     ends_at = session.agreement_ends_at
                     is_true = ends_at is not None and ends_at <= self._latest
-                    # A booking of the replaced card may be over, or the shop ended its agreement.
+                    # A booking of the replaced card may be over, or its agreement may have ended.
                     is_true |= any(
                         each.agreement_id in session.former
                         and (each.reason is not None or each.ends_at <= self._latest)
@@ -693,7 +735,7 @@ class Invariants:
         times = defaultdict(list)
         for session in snapshot.sessions.values():
             times[session.guest_id, session.center_id].append(session.created_at)
-        # The sessions of merged guests add up.
+        # A remaining guest may have the sessions of several guests, which may exceed the limit.
         heirs = snapshot.heirs
         for (guest_id, _), all_times in times.items():
             if guest_id in heirs:
@@ -814,7 +856,11 @@ class Invariants:
 
 
 def _what_guests_take_back_is_noted(snapshot: Snapshot) -> None:
-    """Raise Broken unless each act of a guest has an entry and an event, and each agreement its events."""
+    """Raise Broken if the audit trail or an event is missing something that a guest did.
+
+    Each removal of a card or withdrawal of a consent by a guest has an audit entry and an event.
+    Each agreement has an event when it is added, and an event when it ends.
+    """
     every = snapshot.deliveries.get(EVERYTHING, {}).values()
     actions = {"account.removed": "card.removed", "consent.withdrawn": "consent.withdrawn"}
     told = Counter(
@@ -886,7 +932,7 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
     consent = snapshot.consents.get(session.token_id)
     shown = page.request.consent
     if session.has_agreement and session.clicks:
-        # The text about the booking, or the general one if the guest ticked the box.
+        # The consent has the text about the booking, or the general text if the guest ticked a box.
         is_proved = consent is not None and consent.account_id == account.account_id
         require(is_proved, "I11", f"{name} is completed without the consent of its guest")
         return
@@ -908,10 +954,10 @@ def _require_card_of(session: SessionRow, snapshot: Snapshot, known: Known) -> N
 
 
 def _was_taken_back(page: PspPage, session: SessionRow, snapshot: Snapshot) -> bool:
-    """Return whether the guest took the card of a page back after the session began.
+    """Return whether the guest took back the card of a page after the session began.
 
-    The card may have become the card that the guest took back only later, when the bank reissued
-    one of them.
+    The card that the guest took back may have been a different card at that time. It became the
+    same card when the bank reissued one of the two later.
     """
     return page.card is not None and any(
         (account.guest_id, account.center_id) == (session.guest_id, session.center_id)
@@ -926,7 +972,8 @@ def _was_taken_back(page: PspPage, session: SessionRow, snapshot: Snapshot) -> b
 def _is_dead(page: PspPage, snapshot: Snapshot) -> bool:
     """Return whether the token of a page was discarded because of another session.
 
-    If the card was then typed again, an account has the token, and the discard is gone.
+    If the card was typed once more after that, an account has the token, and the discard is
+    deleted.
     """
     account = page.request.merchant_account
     tokens = {each.token for each in snapshot.discards if each.merchant_account == account}

@@ -15,14 +15,17 @@ from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
 
 class Moment(StrEnum):
-    """Before a call to a port, or after it."""
+    """When a watcher is called: before a call to a port, or after the call."""
 
     BEFORE = "before"
     AFTER = "after"
 
 
 class Watcher(Protocol):
-    """Called for every call to a port. Exceptions of the watcher reach the caller of the port."""
+    """A function that is called before and after every call to a port.
+
+    The caller of the port gets the exceptions that the watcher raises.
+    """
 
     def __call__(self, call: str, moment: Moment, arguments: tuple[Any, ...] = ()) -> None:
         """Record a call, such as `storage.read`, `write.sessions.get` or `psp.outcome`."""

@@ -1,4 +1,4 @@
-"""A simulated process of the service. After a kill, it starts again on the same files."""
+"""A simulated process of the service. After a kill, it is restarted with the same files."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ from tests.simulation.ports import Moment, WatchedStorage, Watcher, watched_prov
 from tests.simulation.psp import LastingTokens
 from tests.use_cases import UseCases
 
-# Waiting is useless: the unit of work that holds the lock is further up in the same thread.
+# Waiting for a lock is useless, because a caller in the same thread holds the lock.
 _BUSY_SECONDS: Final = 0.05
 
 
 class Killed(BaseException):
-    """The process was killed. Nothing may catch this, hence no Exception."""
+    """The process was killed.
+
+    This is not an Exception, so that no handler of the service catches it.
+    """
 
 
 class ClockOfProcess(Clock):
-    """A clock that is ahead of the right clock, and for a while by `jump` more."""
+    """A clock that is ahead of the right clock by `ahead`, and for a while also by `jump`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -76,15 +79,15 @@ class Process:
         self.endpoints = endpoints
         self._late = late
         self._watcher = watcher
-        # `container.reset_singletons` would look for them each time.
+        # `container.reset_singletons` would search the container for these parts each time.
         self._parts = list(container.traverse(types=[providers.BaseSingleton]))
         self.start()
 
     def start(self) -> None:
-        """Build everything that is in memory."""
+        """Build all parts that a process has in memory."""
         container = self.container
         ports = (container.clock, container.storage, container.psp_adapters, container.event_sender)
-        # Providers keep the parts that overrode them before, and search all of them.
+        # A provider remembers all its earlier overrides, and searches all of them.
         for port in ports:
             port.reset_override()
         for part in self._parts:
@@ -104,18 +107,21 @@ class Process:
         self.is_dead = False
 
     def reconcile(self) -> Done:
-        """Do what is due, as `cardonfile reconcile` does, except periodic tasks."""
+        """Do all due work as `cardonfile reconcile` does, but without its periodic tasks."""
         return reconcile_until_idle(self.container)
 
     def forget_idempotency_keys(self) -> None:
-        """Delete old keys, but no deliveries: the invariants look for the events of all times."""
+        """Delete old idempotency keys.
+
+        Unlike the worker, do not delete old deliveries, because the invariants check all events.
+        """
         if self.clock.is_steady():
             with self.container.storage().write() as unit:
                 unit.idempotency_keys.forget(before=self.clock.now() - IDEMPOTENCY_KEY_LIFETIME)
                 unit.commit()
 
     def stop(self) -> None:
-        """Release everything that is in memory."""
+        """Close the storage of the process."""
         self.storage.close()
 
     def die(self) -> None:

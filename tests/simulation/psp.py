@@ -1,4 +1,4 @@
-"""The fake PSP with two merchant accounts. At one of them a card keeps its token."""
+"""The fake PSP with two merchant accounts. At one of them, a card always has the same token."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def tokens_at(psp: FakePsp, pages: Sequence[PspPage]) -> set[tuple[MerchantAccou
 class LastingTokens(PaymentProvider):
     """The adapter of the fake PSP, with permanent tokens at one merchant account.
 
-    As with some PSPs, a parameter of the return address is evidence. `late` holds references of
-    pages: for these, `outcome` says that it is too early to know.
+    A parameter of the return address is evidence, as it is with some PSPs. `late` contains the
+    references of pages. For these pages, `outcome` reports a collected card as still pending.
     """
 
     def __init__(self, provider: PaymentProvider, psp: FakePsp, late: Set[str]) -> None:
@@ -106,7 +106,7 @@ class LastingTokens(PaymentProvider):
     ) -> CardReading:
         reading = CardReading(card=None, read_at=self._psp.clock.now())
         collected = [page for page in pages_at(self._psp) if page.card and page.collected_at]
-        # If a card was typed again, the last one counts.
+        # If a card was typed several times, use the details that were typed last.
         for page in sorted(collected, key=lambda page: page.collected_at or START):
             card = page.card
             if card is None or page.request.merchant_account != merchant_account:

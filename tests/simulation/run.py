@@ -22,17 +22,17 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of a random name is m
 
 
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
-    """Return a new folder in memory, where the machine has such a file system.
+    """Return a new folder. It is in memory if the machine has a file system in memory.
 
-    Nothing is lost by it: a killed process leaves what it wrote, synced or not. Other tests show
-    that commits are synced.
+    The simulation loses nothing by this, because files keep what a killed process has written, even
+    if it was not synced. Other tests show that commits are synced.
     """
     return tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The result of a run: its story, the exception that ended it, how many steps it took."""
+    """The result of a run: its story, the exception that ended it, and the number of its steps."""
 
     story: str
     broken: Exception | None
@@ -40,11 +40,12 @@ class Run:
 
 
 def run(seed: int, steps: Sequence[int]) -> Run:
-    """Do the given steps of the run with this seed. Then let all work end.
+    """Do the given steps of the run with this seed. Then let the service finish all work.
 
-    Each step has its own random choices, so a step does the same if others are left out.
+    Each step has its own source of random choices, so its choices do not change if other steps are
+    left out.
     """
-    weights = Random(f"{seed} weights")  # runs that favour some rules find more
+    weights = Random(f"{seed} weights")  # Runs that favour some rules find more.
     shares = [share * weights.choice((1, 2, 4)) for share in SHARES.values()]
     with folder_in_memory() as folder, closing(Simulation(Path(folder), seed)) as simulation:
         broken = None
@@ -60,7 +61,7 @@ def run(seed: int, steps: Sequence[int]) -> Run:
 
 
 def shorten(seed: int, failed: Run, steps: Sequence[int]) -> tuple[Run, Sequence[int]]:
-    """Leave out the steps without which the same invariant still breaks."""
+    """Leave out steps as long as the same invariant still breaks. Return the rest, with its run."""
     steps = steps[: failed.steps]
     size = len(steps) // 2
     while size:

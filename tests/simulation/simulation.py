@@ -1,4 +1,4 @@
-"""An installation with all its users. Random choices decide what happens and what fails."""
+"""Simulates an installation and all its users. Random choices decide what happens and fails."""
 
 from __future__ import annotations
 
@@ -194,10 +194,10 @@ class Visit:
 
 
 class Simulation:
-    """Two processes on one database, the PSP, three guests, three centers, three callers.
+    """Two processes with one database, a PSP, three guests, three centers and three callers.
 
-    Each step uses its own `choices`, adds lines to `history`, and checks the invariants at its
-    end. Methods raise Broken for an invariant that does not hold.
+    Each step makes random `choices`, adds lines to `history` and finally checks the invariants. A
+    step raises Broken if an invariant does not hold.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -215,7 +215,7 @@ class Simulation:
                 "CARDONFILE_ERASURES_FILE": str(folder / "erasures.txt"),
             }
         )
-        # In every third seed, the PSP's page does not show the consent.
+        # For every third seed, the PSP's page does not show the consent.
         asks = seed % 3 == 0
         settings = replace(settings, psps=psps_that(settings.psps, shows_consent=not asks))
         self._psp = FakePsp(folder / "psp.db", base_url=BASE_URL, clock=self._clock, ids=ids)
@@ -268,7 +268,7 @@ class Simulation:
         self._psp.close()
 
     def take(self, rule: str, choices: Random, number: int) -> None:
-        """Do the step with this number, and the steps that interrupt it."""
+        """Do the step with this number, including the steps that interrupt it."""
         self.steps = number
         self._do(rule, choices)
         if self.steps % STEPS_PER_FILE_CHECK == 0:
@@ -313,7 +313,10 @@ class Simulation:
         require(merged <= self._stored.merged, "I12", "the file has a merge that is not stored")
 
     def story(self, broken: Exception | None = None) -> str:
-        """Return the history as text with names for identifiers. The last line says what broke."""
+        """Return the history as text, with names in place of identifiers.
+
+        If something broke, the last line says what.
+        """
         end = ["", f"{type(broken).__name__}: {broken}"] if broken else []
         text = "\n".join([*self.history, *end])
         for identifier, name in self._names.items():
@@ -352,7 +355,7 @@ class Simulation:
         return visit.session
 
     def _booking(self, choices: Random, number: int) -> object:
-        """Return the agreement of a visit, or None."""
+        """Return the agreement that a request asks for, or None."""
         ahead = choices.choice((None, timedelta(hours=1), timedelta(days=2), timedelta(days=300)))
         if ahead is None:
             return None
@@ -367,7 +370,7 @@ class Simulation:
         }
 
     def a_client_sends_again(self, process: Process, choices: Random) -> None:
-        """Repeat an earlier request, or send another request with its key."""
+        """Repeat an earlier request, or send a different request with the same key."""
         if not self._visits:
             self.a_client_adds_a_card(process, choices)
             return
@@ -392,7 +395,7 @@ class Simulation:
             lambda found: found.session.status.value,
         )
         if not isinstance(result, ServiceUnavailable):
-            # A merge may have come before, or meanwhile.
+            # The guest may have been merged before the request or during it.
             owners = {
                 each.heir_of(visit.guest.id) for each in (self._stored, self._observer.read())
             }
@@ -401,7 +404,7 @@ class Simulation:
             require(is_right or (sees and len(owners) > 1), "I5", "the wrong session was shown")
 
     def a_client_reads_events(self, process: Process, choices: Random) -> None:
-        """Continue from the last position. Sometimes the response is lost and read again."""
+        """Read events from the last position on. Sometimes the response is lost."""
         known, size = self._known, 1 + choices.randrange(20)
         before = known.position
         found = self._call(
@@ -410,7 +413,7 @@ class Simulation:
             lambda: process.use_cases.list_events(SHOP, afters=[before], size=size),
             lambda found: f"{len(found.events)}",
         )
-        # Another reader of the client may have read on in the meantime.
+        # Another process of the client may have continued from this position in the meantime.
         is_taken = bool(choices.randrange(4)) and known.position == before
         if not isinstance(found, Exception) and is_taken:
             known.read += [each.event_id for each in found.events]
@@ -431,7 +434,7 @@ class Simulation:
             self._known.removed.add(account.account_id)
 
     def a_client_chooses_a_default_card(self, process: Process, choices: Random) -> None:
-        """Choose a default if a guest has several cards. Otherwise add a card."""
+        """Choose a default card. If no guest has several cards at a center, add a card instead."""
         accounts = list(self._stored.accounts.values())
         of_several = self._cards_of_several()
         if not of_several:
@@ -445,7 +448,10 @@ class Simulation:
         )
 
     def a_guest_changes_a_card_on_the_own_page(self, process: Process, choices: Random) -> None:
-        """Remove a card, withdraw the consent or choose a default, maybe after the card was removed."""
+        """Remove a card, withdraw its consent or make it the default.
+
+        The card may already have been removed.
+        """
         if not self._stored.accounts:
             return
         account = _recent(choices, list(self._stored.accounts.values()))
@@ -464,7 +470,10 @@ class Simulation:
             self._known.removed.add(account.account_id)
 
     def a_guest_replaces_a_card_on_the_own_page(self, process: Process, choices: Random) -> None:
-        """Press Replace, once or twice, maybe for a card that is gone, and type a card or leave."""
+        """Press Replace once or twice, and then type a card or leave.
+
+        The card to be replaced may already have been removed.
+        """
         accounts = list(self._stored.accounts.values())
         active = [each for each in accounts if each.is_active]
         if not active:
@@ -480,7 +489,7 @@ class Simulation:
             session = self._press_replace(process, choices, account) or session
         if session is not None and choices.randrange(4):
             if choices.randrange(2):
-                # The card to be replaced may guarantee another booking.
+                # The guest books once more, perhaps with the card that is being replaced.
                 self._book(process, choices, self._visit_of[session.token_id].guest)
             page = self._open_link(process, choices, session.token_id)
             if page is not None and choices.randrange(4):
@@ -493,9 +502,9 @@ class Simulation:
     ) -> CardSession | None:
         guest = next(each for each in GUESTS if each.id == account.guest_id)
         center = next(each for each in CENTERS if each.id == account.center_id)
-        # The sessions of all replacements lead back to the same page.
+        # All sessions that replace a card lead back to the same page.
         self._known.sends[OWN_PAGE] += 1
-        # Sessions of the same instant have no order, and the newest counts.
+        # The newest session is used, so no two sessions may be created at the same time.
         self._clock.advance(timedelta(seconds=1))
 
         def press() -> str:
@@ -524,7 +533,7 @@ class Simulation:
         return session
 
     def _cookie(self, process: Process, choices: Random, account: AccountRow) -> str:
-        """Return the cookie of a visit to the own page, which may have ended."""
+        """Return the cookie of a new or earlier visit to the own page. The visit may have ended."""
         whose = (account.guest_id, account.center_id)
         if whose not in self._cookies or choices.randrange(2):
             opened = process.container.open_portal()(
@@ -559,7 +568,10 @@ class Simulation:
                 self._open_link(process, choices, session.token_id)
 
     def a_client_ends_an_agreement(self, process: Process, choices: Random) -> None:
-        """End an agreement, maybe after its booking, and maybe while its card is being replaced."""
+        """End an agreement.
+
+        Its booking may be over, and its card may be being replaced.
+        """
         agreements = self._stored.agreements
         if not agreements:
             self.a_guest_books_again(process, choices)
@@ -584,7 +596,10 @@ class Simulation:
             self._known.ended.add(agreement.agreement_id)
 
     def a_client_cancels_a_session(self, process: Process, choices: Random) -> None:
-        """Cancel a session before it is opened, with a card on its page, twice, or too late."""
+        """Cancel a session.
+
+        The session may be unopened, have a card on its page, be cancelled already or have ended.
+        """
         sessions = list(self._visit_of.items())
         if not sessions:
             return
@@ -611,13 +626,13 @@ class Simulation:
             is_now = began_at <= result.cancelled_at <= self._clock.now() + MAX_CLOCK_SKEW
             require(is_now or was_cancelled, "I3", "it was cancelled at a wrong time")
         if result.status == "open":
-            # The PSP has not closed the page, and the guest does not know.
+            # The PSP has not closed the page yet, and the guest may still type a card on it.
             self._clock.advance(timedelta(minutes=choices.randrange(4)))
             for page in [page for opened, page in self._pages if opened == token_id][-1:]:
                 self._type_card(process, choices, token_id, page)
 
     def a_client_erases_a_guest(self, process: Process, choices: Random) -> None:
-        """Erase a guest who is adding a card, or any guest, unless only one guest is left."""
+        """Erase a guest, often a guest who is adding a card. Keep at least one guest."""
         if len(self._stored.erasures) + 1 >= len(GUESTS):
             return
         caller, guest = choices.choice((SHOP, SHOP, KIOSK)), choices.choice(GUESTS)
@@ -635,7 +650,10 @@ class Simulation:
             self._known.missing.add(guest.id)
 
     def a_client_merges_two_guests(self, process: Process, choices: Random) -> None:
-        """Merge two guests unless only two are left. The card digits were read earlier."""
+        """Merge two guests, but keep at least one guest.
+
+        The last digits of their cards, which the client confirms, were read before the request.
+        """
         if len(self._stored.erasures) + 1 >= len(GUESTS):
             return
         merged, remaining = choices.sample(GUESTS, 2)
@@ -657,14 +675,14 @@ class Simulation:
             self._known.missing.add(merged.id)
 
     def a_guest_adds_a_removed_card_again(self, process: Process, choices: Random) -> None:
-        """Remove a card and add a card again, which may get the token that is being discarded."""
+        """Remove a card, and then add a card, which may get the token that is being discarded."""
         self.a_client_removes_a_card(process, choices)
         self.a_client_adds_a_card(process, choices)
         self.a_guest_opens_a_link(process, choices)
         self.a_guest_types_a_card(process, choices)
 
     def a_guest_opens_a_link(self, process: Process, choices: Random) -> None:
-        """Open a link for the first time, again, in another tab, or late."""
+        """Open a link for the first time, once more, in another browser, or too late."""
         sessions = list(self._visit_of.items())
         under_way = self._under_way(sessions)
         if not under_way:
@@ -674,7 +692,7 @@ class Simulation:
         self._open_link(process, choices, token_id)
 
     def _open_link(self, process: Process, choices: Random, token_id: TokenId) -> str | None:
-        """Open a link; return the page of the PSP to which it leads, or None."""
+        """Open a link. Return the PSP's page to which the link leads, or None."""
         visit = self._visit_of[token_id]
         damage = choices.choice(("", "", "", "", ".", "&amp;redirect_uri=https://evil.example/"))
         by_click = choices.randrange(4) > 0
@@ -698,7 +716,7 @@ class Simulation:
             ),
             lambda address: "the shop" if address == visit.redirect_uri else "a page of the PSP",
         )
-        # The clock of the process may change meanwhile.
+        # The clock of the process may have changed during the request.
         click.ended_at = self._clock.now() + MAX_CLOCK_SKEW
         if isinstance(result, Exception) or result == visit.redirect_uri:
             return None
@@ -717,7 +735,7 @@ class Simulation:
     def _read_consent(
         self, process: Process, token_id: TokenId, browser: str
     ) -> tuple[str | None, str | None]:
-        """Read the consent on cardonfile's page. Return its digest and the offered card."""
+        """Read the text on cardonfile's page. Return its digest and the name of an offered card."""
         page_content = self._call(
             f"{self._visit_of[token_id].guest.first_name} reads our page",
             process,
@@ -782,7 +800,7 @@ class Simulation:
             self._come_back(process, token_id)
 
     def a_browser_comes_back(self, process: Process, choices: Random) -> None:
-        """Return from a page, with a card or without one."""
+        """Return from a page, with or without a card."""
         if not self._pages:
             self.a_guest_opens_a_link(process, choices)
             return
@@ -794,7 +812,10 @@ class Simulation:
     # The PSP.
 
     def a_webhook_comes(self, process: Process, choices: Random) -> None:
-        """Deliver any webhook late, twice, out of order, altered, or with an old signature."""
+        """Deliver the webhook about any event of the PSP.
+
+        It may come late, twice or out of order. It may be altered or have an old signature.
+        """
         events = self._events()
         if not events:
             return
@@ -802,7 +823,10 @@ class Simulation:
         self._deliver(process, _recent(choices, events), is_altered=is_altered, is_old=is_old)
 
     def a_bank_changes_a_card(self, process: Process, choices: Random) -> None:
-        """Reissue or lose a card, perhaps before its session is settled, and mostly send a webhook."""
+        """Let the bank reissue a card, or let the PSP lose it. Usually send a webhook about it.
+
+        The session of the card may not be settled yet.
+        """
         there = [
             page
             for page in self._stored.pages
@@ -811,7 +835,7 @@ class Simulation:
         if not there:
             return
         page = _recent(choices, there)
-        # Two cards of a guest may become one.
+        # Two cards of a guest may become the same card.
         several = [each for each in self._cards_of_several() if each.merchant_account == NEW_TOKENS]
         twins = several if choices.randrange(3) else []
         if twins:
@@ -827,7 +851,7 @@ class Simulation:
             self._known.lost.add((at, token))
             self._log(f"the PSP loses {self._names[token]}")
         else:
-            # A lasting token is the same for one number.
+            # A lasting token belongs to a card number, so the number must not change.
             numbers: Sequence[str] = (
                 GOOD_NUMBERS if at == NEW_TOKENS else [_number_ending(card.last_four)]
             )
@@ -835,7 +859,7 @@ class Simulation:
             month, _ = choices.choice(EXPIRIES)
             number, versions = choices.choice(numbers), self._known.versions[token]
             versions = versions or [version_of(card)]
-            # Each version expires later, so that none is like an earlier one.
+            # Each version expires later than all earlier versions, so no two versions are equal.
             year = 2036 + len(versions)
             entry = CardEntry(number=number, expiry_month=month, expiry_year=year, zipcode="98101")
             updated = update_card(self._psp, card.token, entry)
@@ -855,7 +879,7 @@ class Simulation:
             )
 
     def the_psp_sends_late_webhooks(self, process: Process, _choices: Random) -> None:
-        """Deliver the webhooks of all late pages, without a fault of this step."""
+        """Deliver the webhooks about all late pages without injecting a fault into this step."""
         self._faults.steps[-1].calls_left = 0
         for event in self._events():
             if event.page in self._known.late:
@@ -892,7 +916,7 @@ class Simulation:
     # The reconciler, time, and operators.
 
     def the_reconciler_runs(self, process: Process, _choices: Random) -> None:
-        """Do what is due, remove old idempotency keys, and finish erasures."""
+        """Do all due work and the periodic tasks."""
 
         step = self._faults.steps[-1]
 
@@ -927,7 +951,7 @@ class Simulation:
     def time_passes(self, process: Process, choices: Random) -> None:
         """Move the clock on a little, a lot, or to the time when a session expires or work is due.
 
-        Half of the time the reconciler runs right after.
+        In half of the cases, run the reconciler afterwards.
         """
         now = process.clock.now()
         marks = {each.due_at for each in self._stored.all_deliveries}
@@ -961,9 +985,12 @@ class Simulation:
             self._log(f"{process.name} is killed")
 
     def a_clock_is_wrong_while_the_network_is_away(self, process: Process, choices: Random) -> None:
-        """Let the clock of a process jump while work is attempted and a request repeated."""
+        """Let the clock of a process jump while it attempts due work and clients repeat requests.
+
+        Neither the PSP nor an endpoint responds during that time.
+        """
         if len(self._faults.steps) > 1:
-            # Steps that are under way count on clocks that hardly differ.
+            # The steps in progress expect that the clocks of the processes hardly differ.
             return
         endpoints = self._known.endpoints
         self._faults.steps[-1].calls_left = 0
@@ -985,7 +1012,10 @@ class Simulation:
         require_in_time(self._observer.read(), self._clock.now())
 
     def an_operator_changes_something(self, _process: Process, choices: Random) -> None:
-        """Remove or change a guest, center, configuration or language, or restore everything."""
+        """Remove a guest, a center or a configuration, change a configuration, or set a text.
+
+        Often, restore everything instead.
+        """
         guest, center = choices.choice(GUESTS), choices.choice(CENTERS)
         gone: str | None = None
         match choices.randrange(9):
@@ -1040,8 +1070,8 @@ class Simulation:
         rolled = self._call(
             f"the operator rolls the secret of {name}", process, lambda: roll(endpoint_id)
         )
-        # After a secret that nobody was told of, an event under way may be signed with that one. Of
-        # two rolls at once, nobody knows which was the last.
+        # If the response to an earlier change was lost, an event may be signed with a secret that
+        # the owner does not know. If two changes overlap, the owner cannot know which was the last.
         if told and number == self._rolls and isinstance(rolled, EventEndpoint):
             self._known.secrets[endpoint_id] = [told[-1], rolled.secrets.current]
 
@@ -1081,7 +1111,7 @@ class Simulation:
             process,
             lambda: add(url=url, types=types, centers=centers),
         )
-        # Another operator may have rolled the secret before this one learned the new secret.
+        # Another operator may have changed the secret before this operator was told the secret.
         if isinstance(added, EventEndpoint) and rolls == self._rolls:
             self._known.secrets[added.endpoint_id] = [added.secrets.current]
 
@@ -1108,7 +1138,7 @@ class Simulation:
         try:
             RULES[rule](self, process, choices)
         except Killed:
-            # Other steps of this process end at their next call to a port.
+            # Other steps that this process is doing end at their next call to a port.
             self._log_result(f"no response, {process.name} is dead")
         finally:
             steps.pop()
@@ -1148,9 +1178,10 @@ class Simulation:
         self._invariants.check(self._stored, self._clock.now())
 
     def _require_logged(self, *, may_lack: bool) -> None:
-        """Raise Broken unless the log has a line for each card that a guest took back.
+        """Raise Broken unless the log reports each removal or withdrawal of consent by a guest.
 
-        The audit trail has an entry for each. After a commit, a fault may prevent the line.
+        The audit trail has an entry for each of them. With `may_lack`, lines may be missing,
+        because a fault after the commit can prevent a line.
         """
         actions = {"card_removed": "card.removed", "consent_withdrawn": "consent.withdrawn"}
         logged = Counter(
@@ -1187,7 +1218,7 @@ class Simulation:
     def _under_way(
         self, things: Sequence[tuple[TokenId, Thing]]
     ) -> Sequence[tuple[TokenId, Thing]]:
-        """Return the things whose session is open. The session comes first in each pair."""
+        """Return the pairs whose session is open. The first item of each pair is the session."""
         return [each for each in things if self._stored.sessions[each[0]].status == "open"]
 
     def _events(self) -> Sequence[Event]:
@@ -1246,11 +1277,11 @@ class Simulation:
         require(visit.caller.sees(visit.center.id), "I5", "the center is out of the caller's reach")
         first, session = visit.session, result.session
         if key and first and self._clock.now() - first.created_at < KEYS_LAST:
-            # The guest of the first request may have been merged since.
+            # The guest may have been merged after the first request.
             heir = self._observer.read().heir_of(first.guest_id)
             is_same = (first.token_id, heir) == (session.token_id, guest.id)
             require(is_same, "I1", "a repeated request started a second session")
-            # Another request may have been answered during this one, which was stored before.
+            # If another request was answered during this one, this one may have been stored first.
             is_repeat = answered is not None and answered.token_id == first.token_id
             require(result.is_replayed or not is_repeat, "I1", "a repeat was not called one")
         visit.session = session
@@ -1274,7 +1305,7 @@ class Simulation:
             require(account.account_id not in removed, "I1", "a removed card was shown")
 
     def _cards_of_several(self) -> Sequence[AccountRow]:
-        """Return the active cards of guests with several at the same center."""
+        """Return the active cards of guests who have several cards at the same center."""
         active = [each for each in self._stored.accounts.values() if each.is_active]
         cards = Counter((each.guest_id, each.center_id) for each in active)
         return [each for each in active if cards[each.guest_id, each.center_id] > 1]
@@ -1287,7 +1318,7 @@ class Simulation:
         account: AccountRow,
         change: Callable[..., object],
     ) -> object:
-        """Let a client change a card, through the path of its guest or of another guest."""
+        """Let a client change a card. The request may name a guest who does not have the card."""
         caller = choices.choice((SHOP, SHOP, KIOSK))
         guest_id = choices.choice(GUESTS).id if choices.randrange(4) == 3 else account.guest_id
         result = self._call(
@@ -1339,7 +1370,7 @@ class Simulation:
     def _next_due(self, *, readings_until: datetime) -> datetime | None:
         """Return when work is due by the clock of every process, or None if no work is left.
 
-        Cards are refreshed without end, so only refreshes due until `readings_until` count.
+        Refreshes of cards never end, so only refreshes until `readings_until` are included.
         """
         next_due, reading = self._stored.next_due, self._stored.next_reading
         if reading and reading <= readings_until:
@@ -1393,14 +1424,14 @@ _SHARES: Final[Mapping[Rule, int]] = {
 }
 
 RULES: Final[Mapping[str, Rule]] = {rule.__name__: rule for rule in _SHARES}
-"""Everything that may happen, by name."""
+"""Everything that may happen in a step, by name."""
 
 SHARES: Final[Mapping[str, int]] = {rule.__name__: share for rule, share in _SHARES.items()}
-"""How often each happens, relative to the others."""
+"""How often each rule is chosen, relative to the other rules."""
 
 
 def _recent(choices: Random, things: Sequence[Thing]) -> Thing:
-    """Choose one of the last five things, mostly the last."""
+    """Return one of the last five things, most often the last."""
     return things[-min(choices.choice((1, 1, 1, 1, 2, 3, 4, 5)), len(things))]
 
 
@@ -1420,7 +1451,7 @@ def _restore_everything(unit: WriteUnit) -> None:
 
 
 def _delete(unit: Any, table: str, identifier: str) -> None:
-    """Delete a row by hand, as an operator would: no repository removes guests or centers."""
+    """Delete a row by hand, because no repository removes guests or centers."""
     transaction_of(unit).execute(f"DELETE FROM {table} WHERE id = :id", {"id": identifier})
 
 

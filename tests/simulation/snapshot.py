@@ -1,4 +1,4 @@
-"""Everything stored at one moment, read with plain SQL, and the pages of the PSP."""
+"""Reads everything that is stored at one moment with plain SQL, and the pages of the PSP."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ Row = TypeVar("Row")
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """A stored session. `attempt` is the number of its current attempt, 0 before the first.
+    """A stored session.
 
-    `bookings` counts the agreements to which the guest is asked to agree. `replaces` is the account
-    that its card replaces, and `former` are the agreements that the new ones replace.
+    - `attempt`: the number of its current attempt, or 0 before the first attempt.
+    - `bookings`: the number of agreements that the guest is asked to accept.
+    - `replaces`: the account whose card the card of this session replaces, or None.
+    - `former`: the agreements that the new agreements of this session replace.
     """
 
     token_id: str
@@ -67,7 +69,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
 
     @property
     def used_card_on_file(self) -> bool:
-        """Return whether the guest used a card on file, so that the session ended without a page."""
+        """Return whether the guest used a card on file, so that the PSP did not create a page."""
         return self.status == "completed" and self.attempt == 0
 
 
@@ -94,7 +96,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_taken_back(self) -> bool:
-        """Return whether its guest took the card back, and it stays for bookings only."""
+        """Return whether the guest withdrew the consent, and the card is kept for bookings only."""
         return self.withdrawn_at is not None and self.keep_until is not None
 
     @property
@@ -102,7 +104,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
         return self.removed_at is None
 
     def is_same_card(self, other: AccountRow) -> bool:
-        """Return whether the other account is of the same card, guest and center."""
+        """Return whether the other account has the same card, guest and center."""
         one, two = (
             (each.guest_id, each.center_id, each.merchant_account, each.fingerprint)
             for each in (self, other)
@@ -115,7 +117,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
 
 
 class ConsentRow(Struct, frozen=True, kw_only=True):
-    """What a guest agreed to on the page of a session, as it is kept with an account."""
+    """The consent of a guest on the page of a session. It is kept with an account."""
 
     account_id: str
     token_id: str
@@ -125,7 +127,7 @@ class ConsentRow(Struct, frozen=True, kw_only=True):
 
 
 class AgreementRow(Struct, frozen=True, kw_only=True):
-    """What a guest agreed to for a booking."""
+    """The agreement of a guest for a booking."""
 
     agreement_id: str
     account_id: str
@@ -146,7 +148,7 @@ class AgreementRow(Struct, frozen=True, kw_only=True):
 
 
 class DiscardRow(Struct, frozen=True, kw_only=True):
-    """A token that is to be discarded, or was."""
+    """A token that is due to be discarded, or that was discarded."""
 
     merchant_account: MerchantAccount
     token: CardToken
@@ -155,7 +157,7 @@ class DiscardRow(Struct, frozen=True, kw_only=True):
 
 
 class ErasureRow(Struct, frozen=True, kw_only=True):
-    """The erasure of a guest."""
+    """The erasure of a guest, or the merge of a guest into the guest `merged_into`."""
 
     guest_id: str
     due_at: datetime | None
@@ -172,7 +174,7 @@ class AuditRow(Struct, frozen=True, kw_only=True):
 
 
 class EndpointRow(Struct, frozen=True, kw_only=True):
-    """A stored endpoint for events. `centers` is None for all centers."""
+    """A stored event endpoint. It receives events of all centers if `centers` is None."""
 
     endpoint_id: str
     url: str
@@ -186,7 +188,7 @@ class EndpointRow(Struct, frozen=True, kw_only=True):
         return self.disabled_at is None and self.removed_at is None
 
     def takes(self, told: Told) -> bool:
-        """Return whether events like this are for the endpoint."""
+        """Return whether the endpoint subscribes to events of this type at this center."""
         return told.type in self.types and (self.centers is None or told.center_id in self.centers)
 
 
@@ -208,11 +210,14 @@ class DeliveryRow(Struct, frozen=True, kw_only=True):
 class Snapshot:
     """Everything that is stored here, at the PSP and at the endpoints at one moment.
 
-    `evidence` names, for each piece, its session and its origin. `refused_cards` has the numbers
-    of the refused cards of each session and attempt. `deliveries` has those of each endpoint, by
-    event. `numbered` has the events of the list in its order, and `unnumbered` those that will follow.
-    `consents` has those of accounts, by session. `audit` has the entries of the audit trail.
-    `arrivals` are the events that endpoints have taken.
+    - `consents`: the consents of accounts, by session.
+    - `evidence`: the session and the origin of each piece of evidence.
+    - `refused_cards`: the numbers of the refused cards of each session and attempt.
+    - `deliveries`: the deliveries to each endpoint, by event.
+    - `numbered`: the events that have a number in the list of events, in the order of the list.
+    - `unnumbered`: the events that do not have a number yet.
+    - `audit`: the entries of the audit trail.
+    - `arrivals`: the events that endpoints have accepted.
     """
 
     sessions: Mapping[str, SessionRow]
@@ -237,7 +242,7 @@ class Snapshot:
 
     @property
     def next_due(self) -> datetime | None:
-        """Return when the reconciler next has work, or None without work."""
+        """Return when the next work of the reconciler is due, or None if no work is left."""
         times = [each.due_at for each in self.sessions.values()]
         times += [each.due_at for each in self.discards]
         times += [each.due_at for each in self.erasures.values()]
@@ -246,7 +251,7 @@ class Snapshot:
 
     @property
     def next_reading(self) -> datetime | None:
-        """Return when a card on file is next refreshed, or None without cards."""
+        """Return when the next refresh of a card on file is due, or None if no card is on file."""
         return min(filter(None, (each.due_at for each in self.accounts.values())), default=None)
 
     @property
@@ -261,7 +266,7 @@ class Snapshot:
 
     @property
     def taken_back(self) -> Counter[tuple[str, str]]:
-        """How often guests removed each account, or withdrew its consent, by the audit trail."""
+        """How often guests removed each card or withdrew its consent, by the audit trail."""
         return Counter((each.action, each.about) for each in self.audit if each.actor == GUEST)
 
     def is_erased(self, guest_id: str) -> bool:
@@ -269,7 +274,7 @@ class Snapshot:
         return guest_id in self.erasures
 
     def heir_of(self, guest_id: str | None) -> str | None:
-        """Return the guest who remains after all merges of a guest."""
+        """Return the guest into whom a guest was merged, or else the same guest."""
         erasure = self.erasures.get(guest_id or "")
         return (erasure.merged_into if erasure else None) or guest_id
 
@@ -334,7 +339,7 @@ _SESSIONS: Final = """
 _CONSENTS: Final = """
     SELECT consents.account_id, token_id, language, text, agreed_at
     FROM consents JOIN consent_texts USING (text_id) LEFT JOIN card_sessions USING (token_id)
-    -- The last of a session counts: that of its own account.
+    -- If a session has several consents, the last row is used: that of the session's own account.
     ORDER BY consents.account_id = card_sessions.account_id
 """
 
@@ -362,7 +367,7 @@ _AUDIT: Final = "SELECT actor, action, about FROM audit_entries ORDER BY rowid"
 
 
 class Observer:
-    """Reads the files of an installation and the events at endpoints, without any change."""
+    """Reads the files of an installation and the events at endpoints without changing anything."""
 
     def __init__(self, folder: Path, psp: FakePsp, endpoints: Endpoints) -> None:
         self._folder = folder
@@ -415,7 +420,10 @@ class Observer:
         return {each.name: each.read_bytes() for each in sorted(self._folder.iterdir())}
 
     def everything(self) -> str:
-        """Return every row here and at the PSP, the erasures file, and what arrived at endpoints."""
+        """Return all rows of both databases, the erasures file, and the events at the endpoints.
+
+        One database is that of the service. The other belongs to the PSP.
+        """
         here = [self._db.execute(f"SELECT * FROM {table}").fetchall() for table in self._tables]
         at_psp = [self._psp._database.read(f"SELECT * FROM {table}", ()) for table in _PSP_TABLES]
         erasures = [each.read_bytes() for each in self._folder.glob("erasures.txt")]
@@ -427,7 +435,7 @@ class Observer:
         rows: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in found]
         for row in rows:
             row.update((name, msgspec.json.decode(row[name])) for name in documents if row[name])
-        # SQLite has no booleans, and keeps times as text: hence not strict.
+        # The conversion is not strict, because SQLite has no booleans and stores times as text.
         return msgspec.convert(rows, list[kind], strict=False)  # type: ignore[valid-type]  # known at run time
 
     def _deliveries(self) -> Mapping[str, Mapping[str, DeliveryRow]]:

@@ -1,4 +1,4 @@
-"""Injects a fault at each call of each use case. The next attempt completes the work."""
+"""Injects a fault at each call that a use case makes, and checks that the next attempt succeeds."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def after(
     return tuple(situation(name, prepare) for name, prepare in preparations.items())
 
 
-# What is prepared.
+# Preparations.
 
 
 def address_to_verify(it: It) -> object:
@@ -257,7 +257,7 @@ def two_cards_that_become_one(it: It) -> None:
 
 def card_at_the_psp_beside_another(it: It) -> CardToImport:
     it.stored_card(OTHER_GOOD_CARD, redirect_uri=OTHER_VISIT)
-    # The session that would store it waits until the card is imported.
+    # A session with this card is open. It is settled only after the card was imported.
     page = it.psp.page(it.page_reference(it.session_with_card()))
     assert page.card is not None
     it.known.imported.add(page.card.token)
@@ -293,7 +293,7 @@ def restored_backup_of_a_double(it: It) -> None:
 
 
 def being_erased(prepare: Callable[[It], object]) -> Callable[[It], object]:
-    """Return a function that prepares an erasure, which the worker has to finish."""
+    """Return a function that prepares an erasure that the worker has to finish."""
 
     def erased(it: It) -> None:
         prepare(it)
@@ -312,7 +312,7 @@ def card_on_the_own_page(it: It) -> tuple[str, Account]:
 
 
 def booked_card_on_the_own_page(it: It) -> tuple[str, Account]:
-    """Return a visit, and a card with two bookings."""
+    """Return the cookie of a visit to the own page, and a card that guarantees two bookings."""
     use_card_on_file(it, booking_with_a_card_on_file(it))
     (account,) = it.accounts()
     book_again(it, account, number=2)
@@ -320,7 +320,10 @@ def booked_card_on_the_own_page(it: It) -> tuple[str, Account]:
 
 
 def replacement_to_agree_to(it: It) -> tuple[CardSession, str]:
-    """Return a session whose card is to replace one with two bookings, and the digest of the texts."""
+    """Return a session that replaces a card with two bookings, and the digest of its texts.
+
+    The guest has not agreed to the texts yet.
+    """
     replace_card(it, booked_card_on_the_own_page(it))
     with it.storage.read() as unit:
         session = next(each for each in unit.sessions.of_guest(GUEST_ID) if each.replaces)
@@ -332,7 +335,7 @@ def replacement_to_agree_to(it: It) -> tuple[CardSession, str]:
 
 
 def card_that_replaces_another(it: It, number: str = OTHER_GOOD_CARD) -> CardSession:
-    """Return a session with a card, which replaces one with two bookings."""
+    """Return a session with a typed card that replaces a card with two bookings."""
     session, digest = replacement_to_agree_to(it)
     agree_again(it, (session, digest))
     it.type_card(session, number)
@@ -344,7 +347,10 @@ def card_that_replaces_itself(it: It) -> CardSession:
 
 
 def card_that_replaces_one_booked_since(it: It) -> CardSession:
-    """Return a session with a card, which replaces one that guarantees another booking since."""
+    """Return a session with a typed card that replaces a card with three bookings.
+
+    The third booking was added after the replacement began.
+    """
     session = card_that_replaces_another(it)
     (account,) = it.accounts()
     book_again(it, account, number=3)
@@ -370,7 +376,7 @@ def double_with_the_card_that_replaces_another(it: It) -> None:
 
 
 def card_on_file_that_replaces_another(it: It) -> CardSession:
-    """Return a session with the second of three cards, which replaces the default."""
+    """Return a session that replaces the default card with the second of three cards on file."""
     session = card_that_replaces_another(it)
     for card, number in enumerate((OTHER_GOOD_CARD, PREPAID_CARD), start=2):
         it.stored_card(number, redirect_uri=f"{REDIRECT_URI}&card={card}")
@@ -378,7 +384,7 @@ def card_on_file_that_replaces_another(it: It) -> CardSession:
 
 
 def visit_of(it: It) -> str:
-    # The sessions so far are older.
+    # The newest session is used, so later sessions must not have the same time as earlier ones.
     it.clock.advance(timedelta(seconds=1))
     opened = it.container.open_portal()(
         it.caller,
@@ -392,7 +398,10 @@ def visit_of(it: It) -> str:
 
 
 def changing(change: CardChange) -> Callable[[It, tuple[str, Account]], None]:
-    """Return a function that changes a card. It returns None, because retries change nothing."""
+    """Return a function that changes a card.
+
+    The function returns None, because a retry would return another result.
+    """
 
     def act(it: It, visited: tuple[str, Account]) -> None:
         cookie, account = visited
@@ -403,7 +412,7 @@ def changing(change: CardChange) -> Callable[[It, tuple[str, Account]], None]:
     return act
 
 
-# What is called then. The container is read again each time, because a killed process is built anew.
+# Calls of the use cases. Each reads the container, because a killed process builds its parts anew.
 
 
 def add(it: It, billing_info: object) -> object:
@@ -417,7 +426,7 @@ def replace_card(it: It, visited: tuple[str, Account]) -> None:
 
 
 def agree_again(it: It, shown: tuple[CardSession, str]) -> str:
-    """Open the link of a replacement by the button of agreement; return where it leads."""
+    """Agree to the texts of a replacement. Return a description of the page that follows."""
     session, digest = shown
     address = it.use_cases.open_hosted_page(
         key=session.link_key, by_click=True, agreed=digest, browser="b" * 22
@@ -437,19 +446,22 @@ def go_back(it: It, session: CardSession) -> str:
 
 
 def cancel_all(it: It, sessions: Sequence[CardSession]) -> None:
-    # The count is left out: the next try counts only those that the first did not cancel.
+    # Do not return the number of sessions, because a second attempt counts only the remaining ones.
     it.container.cancel_sessions_of_caller()(it.caller.name)
     it.known.cancelled |= {session.token_id for session in sessions}
 
 
 def close_account(it: It, sessions: Sequence[CardSession]) -> None:
-    # What was affected is left out, as above.
+    # Do not return the counts, for the same reason.
     it.container.close_account()(sessions[0].configuration.psp_account)
     it.known.cancelled |= {session.token_id for session in sessions}
 
 
 def chore(name: str) -> Callable[[It, object], None]:
-    """Return a function that runs a chore of the worker. It returns None, as in `changing`."""
+    """Return a function that runs a chore of the worker.
+
+    The function returns None for the same reason as in `changing`.
+    """
 
     def act(it: It, _: object) -> None:
         getattr(it.container, name)()()
@@ -497,7 +509,7 @@ def read_events(it: It, _: object) -> int:
 
 
 def agreed(it: It, account: Account, number: int, ends_at: datetime, keep_for: timedelta) -> None:
-    """Store an agreement of a card, which keeps the card for a time after the booking."""
+    """Store an agreement that keeps a card until `keep_for` after the end of the booking."""
     agreement = an_agreement(
         number,
         account_id=account.account_id,
@@ -541,7 +553,7 @@ def book_again(it: It, account: Account, *, number: int) -> None:
 
 
 def booking_with(it: It, account: Account, *, number: int) -> Mapping[str, str | None]:
-    """Return the click with which a guest uses a card on file for the booking of this number."""
+    """Return the click with which a guest uses a card on file for the booking with this number."""
     starts_at = it.clock.now() + timedelta(days=1 + number)
     session = it.add_card(
         redirect_uri=f"{REDIRECT_URI}&visit={1 + number}",
@@ -637,11 +649,16 @@ def merge(it: It, _: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The situations of a use case, and its results when a call fails.
+    """The situations of a use case, and the results that are allowed when a call fails.
 
-    `without_endpoint` are the results when no endpoint takes an event. `without_storage` are the results when the storage fails, except at the first `needs` calls,
-    which the use case cannot do without. `next_try_after` is the lease of what was taken and not
-    finished, or how long a browser must wait for an answer that never comes.
+    - `needs`: the number of calls at the start that must not fail. If the storage fails at one of
+      them, the use case raises ServiceUnavailable.
+    - `without_storage`: the results if the storage fails at a later call.
+    - `without_psp`: the results if the PSP does not respond.
+    - `without_endpoint`: the results if an endpoint does not respond.
+    - `with_bug`: the results if a call raises an undocumented error.
+    - `next_try_after`: the time after which the next attempt can succeed, such as the duration of a
+      lease or the longest time that the service waits for the answer of the PSP.
     """
 
     situations: Sequence[Situation]
@@ -665,7 +682,7 @@ class Expected:
         return (ServiceUnavailable,) if number <= self.needs else self.without_storage
 
 
-# The worker's runner, too, which is no use case.
+# The worker's JobRunner is included, although it is not a use case.
 USE_CASES: Final[Mapping[str, Expected]] = {
     "AddCard": Expected(
         situations=after(
@@ -945,7 +962,7 @@ ONE_UNIT: Final = frozenset(
         "UpdateEventEndpoint",
     }
 )
-"""They write in one unit, and nothing follows from it for sessions or cards."""
+"""These use cases write in one unit of work, without consequences for sessions or cards."""
 
 
 # Faults.
@@ -963,7 +980,8 @@ def refusal(call: str) -> Exception | None:
     return ProviderRefused("for good") if call in PSP_CALLS else None
 
 
-# Either before any other call leaves the same as before the next call with an effect.
+# A bug or crash before a call without an effect would leave the same state as the same fault before
+# the next call that has an effect.
 
 
 def bug(call: str) -> Exception | None:
@@ -986,11 +1004,12 @@ FAULTS: Final = (
 
 
 class Trials:
-    """Trials of a use case in a situation, each with another fault.
+    """Trials of a use case in a situation. Each trial has a different fault.
 
-    `calls` are those of a run without a fault, and `stored` is what is stored before each of them
-    and at the end. `results` are the results of the first try and of a second try. `completed` are
-    the states that runs with a fault left behind and the next try completed.
+    - `calls`: the calls of a run without a fault.
+    - `_stored`: what that run has stored before each call and at the end.
+    - `_results`: the results of the first and of the second attempt in that run.
+    - `_completed`: the states that a fault left behind and that the next attempt completed.
     """
 
     def __init__(self, prepared: Prepared, expected: Expected) -> None:
@@ -1007,9 +1026,10 @@ class Trials:
             self._final_effect = it.effect(it.run_to_end(it.check()))
 
     def numbers(self, fault: CallFault) -> Sequence[int]:
-        """Return the numbers of the calls that may fail like this.
+        """Return the numbers of the calls at which to inject the fault.
 
-        In a unit of work, this is the last call before its end: an error at any call rolls it back.
+        In a unit of work, only the last call before its end is included, because an error at any of
+        its calls rolls the whole unit back.
         """
         return [
             number
@@ -1018,7 +1038,7 @@ class Trials:
         ]
 
     def make(self, fault: CallFault, number: int) -> None:
-        """Inject a fault at the call with this number, and try again."""
+        """Inject a fault at the call with this number, and check that the next attempt succeeds."""
         try:
             calls = self._make(fault, number)
         except Exception as broken:
@@ -1029,8 +1049,8 @@ class Trials:
                 + f"\n      … {fault.moment} it: {fault.error(self.calls[number - 1])!r}"
                 + f"{', and from then on' * fault.lasts}\n{broken}"
             ) from broken
-        # Without a later call to that port, a lasting fault would be the same. In a unit of work, it
-        # leaves the same as from the end of the unit on.
+        # A lasting fault makes no difference if no later call goes to the same port. In a unit of
+        # work, it leaves the same state as a fault that lasts from the end of the unit on.
         call, later = calls[number - 1], calls[number:]
         goes_on = not is_in_unit(call) and any(is_to_same_port(each, call) for each in later)
         if goes_on and fault.may_last and not fault.lasts:
@@ -1050,8 +1070,8 @@ class Trials:
                 calls_made = number if fault.moment is Moment.AFTER else number - 1
                 assert stored == self._stored[calls_made], "more or less than these calls store"
             has_changed = stored != self._stored[0]
-            # Many faults leave the same; what follows would be the same as well. A process does not
-            # remember an error of the storage.
+            # Many faults leave the same state. The next attempt is made only once for each state.
+            # An error of the storage leaves nothing in the memory of the process.
             is_forgotten = is_to_storage(call) and not isinstance(error, Killed)
             left = (None if is_forgotten else type(error), it.everything_stored())
             if left not in self._completed:
@@ -1084,7 +1104,7 @@ def test_the_next_attempt_completes_the_work_no_matter_which_call_failed(
 
 
 def test_a_unit_of_work_does_not_continue_after_an_error_of_the_storage() -> None:
-    """So it is enough if the last call of a unit fails."""
+    """Therefore the tests above need to inject a fault only at the last call of a unit of work."""
     wide = r"(?:ServiceUnavailable|Refusal|(?:Base)?Exception)"
     handles = re.compile(rf"\b(?:except |suppress)(?:\([^)]*)?\b{wide}\b")
     found = {
@@ -1092,7 +1112,7 @@ def test_a_unit_of_work_does_not_continue_after_an_error_of_the_storage() -> Non
         for path in (ROOT / "domain").rglob("*.py")
     }
 
-    # Each of them handles the error of a whole unit.
+    # Each of these handlers encloses a whole unit of work.
     assert {name: count for name, count in found.items() if count} == {
         "cancel_session": 1,
         "finish_erasures": 1,

@@ -1,4 +1,4 @@
-"""Random histories of the whole service, with faults and crashes, violate no invariant."""
+"""Simulates random histories of the whole service, with faults and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A year of bookings in Berlin, with summer time, wrong clocks and pauses of the service."""
+"""Simulates a year of bookings in Berlin, with summer time, wrong clocks and service outages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ GRACE: Final = 7 * DAY
 
 @dataclass
 class Year:
-    """An installation, and the times until which each card may be kept, as its guests read them."""
+    """An installation with its bookings.
+
+    `kept_until` contains, for each card, the times until which the guest was told it will be kept.
+    """
 
     installation: Installation
     chance: Random
@@ -73,7 +76,7 @@ class Year:
         self.kept_until[account_id].append(until)
 
     def work(self) -> None:
-        """Do what the worker does."""
+        """Do all due work, as the worker does."""
         self.installation.container.end_agreements()()
         self.installation.container.remove_ended_cards()()
         self.installation.reconcile()
@@ -96,12 +99,12 @@ def test_over_a_year_each_card_is_kept_exactly_as_long_as_its_guest_was_told(
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     year, end = Year(installation, chance), clock.now() + 366 * DAY
     while clock.now() < end:
-        # The service may be off for some days.
+        # The service may be stopped for some days.
         clock.advance(chance.choice((1, 1, 1, 1, 2, 6)) * timedelta(hours=chance.randrange(20, 50)))
         if chance.randrange(8) == 0:
             wrong_by = chance.choice((-30, -1, 1, 30)) * DAY
             with monkeypatch.context() as patch:
-                # A clock that has jumped is not steady for a while.
+                # After a jump, a clock counts as unsteady for a while.
                 patch.setattr(clock, "is_steady", lambda: False)
                 clock.advance(wrong_by)
                 year.work()
