@@ -856,7 +856,7 @@ class Invariants:
 
 
 def _what_guests_take_back_is_noted(snapshot: Snapshot) -> None:
-    """Raise Broken if the audit trail or an event is missing something that a guest did.
+    """Raise Broken unless audit entries and events record everything that guests took back.
 
     Each removal of a card or withdrawal of a consent by a guest has an audit entry and an event.
     Each agreement has an event when it is added, and an event when it ends.

@@ -570,7 +570,7 @@ class Simulation:
     def a_client_ends_an_agreement(self, process: Process, choices: Random) -> None:
         """End an agreement.
 
-        Its booking may be over, and its card may be being replaced.
+        The booking may be over, and a replacement of the card may be in progress.
         """
         agreements = self._stored.agreements
         if not agreements:

@@ -339,7 +339,7 @@ _SESSIONS: Final = """
 _CONSENTS: Final = """
     SELECT consents.account_id, token_id, language, text, agreed_at
     FROM consents JOIN consent_texts USING (text_id) LEFT JOIN card_sessions USING (token_id)
-    -- If a session has several consents, the last row is used: that of the session's own account.
+    -- If a session has several consents, the last row is used: that of its own account.
     ORDER BY consents.account_id = card_sessions.account_id
 """
 
