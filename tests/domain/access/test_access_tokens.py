@@ -161,7 +161,9 @@ class TestRevokingTokens:
 
         assert installation.access_tokens()[0].revoked_at is None
 
-    def test_a_prefix_of_two_tokens_revokes_no_token(self, installation: Installation) -> None:
+    def test_a_prefix_that_two_tokens_share_does_not_revoke_either_token(
+        self, installation: Installation
+    ) -> None:
         for secret in ("same-text-1", "same-text-2"):
             _, kept = AccessToken.issue(
                 an_access_token().caller,

@@ -45,7 +45,7 @@ from tests.installation import GOOD_CARD, OTHER_GOOD_CARD, REDIRECT_URI, Install
 pytestmark = pytest.mark.usefixtures("center_takes_agreements")
 
 
-def test_the_card_of_a_booking_is_kept_for_a_week_after_its_end(installation: Installation) -> None:
+def test_a_card_is_kept_for_a_week_after_its_booking_ends(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     clicked_at = installation.clock.now()
     session = guaranteed(installation)
@@ -80,7 +80,7 @@ def test_an_agreement_stores_the_text_that_the_guest_was_shown(installation: Ins
     assert (consent.text, consent.version) == (shown.text.text, shown.text.version)
 
 
-def test_a_guest_always_agrees_to_a_booking_on_our_page(installation: Installation) -> None:
+def test_guests_always_use_our_page_to_agree_to_a_booking(installation: Installation) -> None:
     session = started(installation)
     with pytest.raises(ClickNeeded):
         installation.open_page(session)
@@ -91,7 +91,9 @@ def test_a_guest_always_agrees_to_a_booking_on_our_page(installation: Installati
     assert request.consent.text.startswith("This card guarantees your booking at Harbor Spa: ")
 
 
-def test_the_agreement_text_changes_after_the_free_cancellation(installation: Installation) -> None:
+def test_the_agreement_text_changes_when_the_free_cancellation_period_ends(
+    installation: Installation,
+) -> None:
     installation.configure(link_minutes=30 * 24 * 60)
     session = started(installation, link_minutes=30 * 24 * 60)
     early = agreement_on_page(installation, session)
@@ -143,7 +145,9 @@ def test_sessions_for_two_bookings_with_the_same_card_may_settle_in_either_order
     assert installation.tokens_at_psp() == {account.token}
 
 
-def test_an_event_tells_of_a_late_session_that_keeps_the_card(installation: Installation) -> None:
+def test_settling_a_late_session_that_clears_the_removal_date_sends_an_event(
+    installation: Installation,
+) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_RENEWED])
     late = installation.session_with_card()
     installation.clock.advance(timedelta(minutes=1))
@@ -156,7 +160,9 @@ def test_an_event_tells_of_a_late_session_that_keeps_the_card(installation: Inst
     assert (told.event.token_id, told.event.account_id) == (late.token_id, account.account_id)
 
 
-def test_a_booking_does_not_change_the_general_consent(installation: Installation) -> None:
+def test_adding_a_booking_does_not_change_the_general_consent_to_keep_the_card(
+    installation: Installation,
+) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(hours=1))
     account = guaranteed_card(installation)
@@ -201,7 +207,9 @@ def test_an_idempotency_key_cannot_be_used_for_another_booking(installation: Ins
     assert installation.add_card(idempotency_key="other-key").agreement is None
 
 
-def test_a_booking_gets_a_new_session_if_the_last_had_no_card(installation: Installation) -> None:
+def test_a_booking_gets_a_new_session_if_its_last_session_ended_without_a_card(
+    installation: Installation,
+) -> None:
     booking = a_booking(installation)
     first = installation.add_card(agreement=booking)
     installation.clock.advance(timedelta(hours=1))
@@ -212,7 +220,7 @@ def test_a_booking_gets_a_new_session_if_the_last_had_no_card(installation: Inst
 
 
 @pytest.mark.parametrize("change", ["nothing", "agreement ended", "card removed"])
-def test_a_booking_gets_no_new_session_while_a_card_guarantees_the_booking(
+def test_a_booking_gets_a_new_session_only_if_no_card_guarantees_the_booking(
     installation: Installation, change: str
 ) -> None:
     booking = a_booking(installation)
@@ -227,7 +235,9 @@ def test_a_booking_gets_no_new_session_while_a_card_guarantees_the_booking(
     assert is_same is (change == "nothing")
 
 
-def test_an_agreement_requires_a_reservation_text_of_the_center(installation: Installation) -> None:
+def test_an_agreement_requires_the_center_to_have_a_reservation_text(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     with pytest.raises(ConsentNotSet):
         started(installation, center_id=OTHER_CENTER_ID)
@@ -318,7 +328,9 @@ def test_agreeing_to_a_changed_booking_replaces_the_agreement(installation: Inst
     assert (told.event.agreement_id, told.event.reason) == (old.agreement_id, "replaced")
 
 
-def test_a_booking_replaces_only_open_agreements_of_its_guest(installation: Installation) -> None:
+def test_a_booking_can_replace_only_an_open_agreement_of_the_same_guest(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     other = a_booking(installation, reference="other", replaces=agreement.agreement_id)
@@ -338,7 +350,9 @@ def test_a_booking_replaces_only_open_agreements_of_its_guest(installation: Inst
         )
 
 
-def test_an_outdated_form_sent_after_agreeing_changes_nothing(installation: Installation) -> None:
+def test_an_outdated_form_that_is_sent_after_the_guest_agreed_changes_nothing(
+    installation: Installation,
+) -> None:
     session = started(installation)
     agree(installation, session)
     clicks = installation.session(session.token_id).clicks
@@ -357,7 +371,7 @@ def test_an_outdated_form_sent_after_agreeing_changes_nothing(installation: Inst
         (["yes here", "no elsewhere"], False),
     ],
 )
-def test_a_card_is_kept_only_if_the_last_click_in_each_browser_ticked_the_box(
+def test_a_card_is_kept_only_if_the_box_was_ticked_at_the_last_click_in_each_browser(
     installation: Installation, clicks: list[str], is_kept: bool
 ) -> None:
     session = started(installation)
@@ -370,7 +384,9 @@ def test_a_card_is_kept_only_if_the_last_click_in_each_browser_ticked_the_box(
     assert (account.keep_until is None) is is_kept
 
 
-def test_the_last_click_before_the_card_was_typed_applies(installation: Installation) -> None:
+def test_the_first_click_applies_if_the_last_click_before_the_card_was_typed_was_dropped(
+    installation: Installation,
+) -> None:
     session = started(installation)
     agree(installation, session, keeps=True)
     installation.clock.advance(timedelta(seconds=20))
@@ -392,7 +408,9 @@ def test_the_last_click_before_the_card_was_typed_applies(installation: Installa
     assert click.agreed_at == clicks[0].agreed_at
 
 
-def test_a_caller_gets_no_link_that_another_caller_created(installation: Installation) -> None:
+def test_a_caller_does_not_get_the_link_that_another_caller_created(
+    installation: Installation,
+) -> None:
     booking = a_booking(installation)
     session = installation.add_card(agreement=booking)
     other = Caller(
@@ -457,7 +475,7 @@ def test_a_card_reported_late_under_old_terms_does_not_replace_the_newer_agreeme
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_an_agreement_that_was_replaced_after_its_booking_ended_allows_no_charges(
+def test_an_agreement_that_is_replaced_after_its_booking_ended_does_not_allow_charges(
     installation: Installation, *, is_named: bool
 ) -> None:
     account = guaranteed_card(installation, agreement=a_booking(installation, 1))
@@ -478,7 +496,9 @@ def test_an_agreement_that_was_replaced_after_its_booking_ended_allows_no_charge
     assert [each.token_id for each in chargeable] == [session.token_id]
 
 
-def test_a_guest_may_agree_after_the_text_of_the_center_is_gone(installation: Installation) -> None:
+def test_a_guest_may_still_agree_after_the_center_has_removed_its_reservation_text(
+    installation: Installation,
+) -> None:
     session = started(installation)
     installation.container.set_reservation_text()(CENTER_ID, "en", off=True)
     installation.container.set_center()(CENTER_ID, {"time_zone": None})
@@ -487,7 +507,9 @@ def test_a_guest_may_agree_after_the_text_of_the_center_is_gone(installation: In
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_typed_before_the_booking_ended_is_stored_late(installation: Installation) -> None:
+def test_a_card_typed_before_its_booking_ended_can_be_stored_afterwards(
+    installation: Installation,
+) -> None:
     session = started(installation, agreement=a_booking(installation, 0, cancel_by=None))
     agree(installation, session)
     installation.type_card(session)

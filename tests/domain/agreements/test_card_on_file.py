@@ -179,7 +179,9 @@ def test_a_guest_cannot_use_the_card_of_another_guest(installation: Installation
         agree(installation, session, card=account)
 
 
-def test_a_card_without_required_authentication_is_not_offered(installation: Installation) -> None:
+def test_an_unauthenticated_card_is_not_offered_if_authentication_is_required(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     installation.put_account(replace(account, authenticated=False))
     session = second_booking(installation, authentication="required")
@@ -208,7 +210,9 @@ def test_the_page_offers_the_default_card_of_the_guest_first(installation: Insta
     assert installation.session(session.token_id).account_id == second.account_id
 
 
-def test_the_guest_may_type_another_card_than_the_card_on_file(installation: Installation) -> None:
+def test_the_guest_may_type_another_card_instead_of_using_the_card_on_file(
+    installation: Installation,
+) -> None:
     guaranteed(installation)
     session = second_booking(installation)
     found = installation.container.find_page_content()(key=session.link_key, another_card=True)
@@ -243,7 +247,9 @@ def test_a_click_uses_the_card_on_file_unless_another_card_was_typed_first(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_an_ended_link_cannot_use_the_card_on_file(installation: Installation) -> None:
+def test_the_card_on_file_cannot_be_used_through_a_cancelled_link(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     installation.cancel_session(session)
@@ -288,7 +294,9 @@ def receive_webhooks(installation: Installation) -> None:
         installation.receive_webhook(installation.webhook(event.body))
 
 
-def test_a_guest_with_many_refused_cards_may_use_the_old_card(installation: Installation) -> None:
+def test_a_guest_with_too_many_refused_cards_may_still_use_the_card_on_file(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     installation.configure(card_testing_limits="guest=off/1")
     installation.session_with_card(DECLINED_CARD)

@@ -46,7 +46,7 @@ def test_the_shipped_reservation_text_is_used_unless_the_operator_supplies_a_tex
     assert stored(installation) == [own]
 
 
-def test_removing_a_reservation_text_is_in_the_audit_trail(
+def test_removing_a_reservation_text_is_recorded_in_the_audit_trail(
     installation: Installation, set_text: SetReservationText
 ) -> None:
     for _ in range(2):
@@ -64,7 +64,9 @@ def test_removing_a_reservation_text_is_in_the_audit_trail(
     ]
 
 
-def test_a_reservation_text_requires_a_time_zone_of_the_center(installation: Installation) -> None:
+def test_a_reservation_text_requires_the_center_to_have_a_time_zone(
+    installation: Installation,
+) -> None:
     with pytest.raises(InvalidField, match="center with a time zone"):
         installation.container.set_reservation_text()(CENTER_ID, "en")
     assert stored(installation) == []

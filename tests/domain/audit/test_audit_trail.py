@@ -88,7 +88,9 @@ def test_the_audit_trail_names_the_caller_that_removed_a_card(installation: Inst
     )
 
 
-def test_cancelling_all_sessions_of_a_caller_adds_one_entry(installation: Installation) -> None:
+def test_cancelling_all_sessions_of_a_caller_adds_one_entry_to_the_audit_trail(
+    installation: Installation,
+) -> None:
     cancel = installation.container.cancel_sessions_of_caller()
     installation.token_for(installation.caller)
     for number in range(3):

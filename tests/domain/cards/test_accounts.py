@@ -55,7 +55,9 @@ def test_the_payment_reference_has_the_currency_of_the_account(installation: Ins
     assert currency({}) is None
 
 
-def test_an_unreadable_configuration_hides_no_payment_reference(installation: Installation) -> None:
+def test_an_unreadable_configuration_does_not_hide_the_payment_reference(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     change_by_hand(installation.storage, "UPDATE payment_configurations SET authentication = '?'")
 

@@ -87,7 +87,9 @@ def test_removing_a_card_or_choosing_a_default_repairs_a_missing_default(
     assert defaults(installation) == [by_older_release[1].account_id]
 
 
-def test_a_card_that_is_removed_meanwhile_is_no_default(installation: Installation) -> None:
+def test_choosing_a_default_card_is_refused_if_the_card_is_removed_meanwhile(
+    installation: Installation,
+) -> None:
     first = installation.stored_card()
     second = installation.stored_card(OTHER_GOOD_CARD)
     installation.before_next_write(lambda: installation.remove_card(second))

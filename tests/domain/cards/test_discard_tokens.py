@@ -38,7 +38,9 @@ def removed(installation: Installation) -> Account:
     return installation.removed_card()
 
 
-def test_the_token_of_an_active_account_gets_no_discard(installation: Installation) -> None:
+def test_a_discard_is_not_scheduled_for_the_token_of_an_active_account(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
 
     assert note(installation, account) is None
@@ -98,7 +100,7 @@ def test_a_discard_is_retried_if_the_psp_does_not_find_the_token_the_first_time(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_discard_is_complete_after_the_psp_twice_does_not_find_the_token(
+def test_a_discard_is_complete_when_the_psp_has_failed_to_find_the_token_twice(
     installation: Installation, removed: Account
 ) -> None:
     installation.provider.have(Trouble.NOT_FOUND, "discard")

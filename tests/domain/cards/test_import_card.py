@@ -52,7 +52,9 @@ def test_an_imported_card_has_the_details_that_its_psp_reports(
 
 
 @pytest.mark.parametrize("text", [None, "You may charge my card."])
-def test_an_imported_card_keeps_its_consent(installation: Installation, text: str | None) -> None:
+def test_an_import_stores_the_consent_together_with_the_card(
+    installation: Installation, text: str | None
+) -> None:
     language = "en" if text else None
     brought(installation, installation.card_at_psp(), consent_text=text, consent_language=language)
 
@@ -65,7 +67,9 @@ def test_an_imported_card_keeps_its_consent(installation: Installation, text: st
 
 
 # Shows I10.
-def test_the_event_about_an_imported_card_says_so(installation: Installation) -> None:
+def test_the_event_about_an_imported_card_states_that_the_card_was_imported(
+    installation: Installation,
+) -> None:
     installation.has_endpoint()
     card = installation.card_at_psp()
     brought(installation, card, consent_text="Sie dürfen.", consent_language="de")
@@ -114,7 +118,9 @@ def test_a_card_on_file_under_another_token_is_not_imported(installation: Instal
 
 
 # Shows I5.
-def test_an_import_gives_no_psp_customer_to_two_guests(installation: Installation) -> None:
+def test_an_import_does_not_assign_one_psp_customer_to_two_guests(
+    installation: Installation,
+) -> None:
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     card = installation.card_at_psp()
     other = installation.card_at_psp(OTHER_GOOD_CARD, guest=card.guest_reference)
@@ -127,7 +133,7 @@ def test_an_import_gives_no_psp_customer_to_two_guests(installation: Installatio
 
 # Shows I5.
 @pytest.mark.parametrize("known", [Installation.opened_session, Installation.removed_card])
-def test_an_import_refuses_a_psp_customer_of_another_guest_who_has_no_card_on_file(
+def test_an_import_refuses_another_guests_psp_customer_even_if_that_guest_has_no_card_on_file(
     installation: Installation, known: Callable[[Installation], object]
 ) -> None:
     known(installation)
@@ -153,7 +159,7 @@ class TestRefusedImport:
             ({"guest_id": OTHER_GUEST_ID}, Fate.NO_GUEST),
         ],
     )
-    def test_an_unknown_card_or_guest_is_not_imported(
+    def test_a_card_is_not_imported_if_the_card_or_its_guest_is_unknown(
         self, installation: Installation, changes: dict[str, str], fate: Fate
     ) -> None:
         assert brought(installation, installation.card_at_psp(), **changes) is fate
@@ -169,7 +175,9 @@ class TestRefusedImport:
         assert brought(installation, card) is Fate.REMOVED
         assert installation.tokens_at_psp() == set()
 
-    def test_a_second_card_is_imported_only_if_allowed(self, installation: Installation) -> None:
+    def test_a_second_card_is_not_imported_if_the_center_allows_one_card_per_guest(
+        self, installation: Installation
+    ) -> None:
         installation.configure(cards_per_guest=CardsPerGuest.ONE)
 
         assert brought(installation, installation.card_at_psp()) is Fate.STORED
@@ -201,7 +209,9 @@ class TestRefusedImport:
         assert len(installation.accounts()) == 1
 
 
-def test_imports_and_the_worker_share_the_limit_on_calls(installation: Installation) -> None:
+def test_card_imports_and_card_refreshes_share_the_limit_on_calls_to_the_psp(
+    installation: Installation,
+) -> None:
     assert IMPORTS_PER_MINUTE < READINGS_PER_MINUTE
     now, import_card = installation.clock.now(), installation.container.import_card()
     asked = {"merchant_account": MERCHANT, "asked_at": now}
@@ -268,7 +278,9 @@ def test_the_refusal_of_a_row_of_a_card_import_names_the_invalid_cell(
     assert "4242" not in refused.value.expected
 
 
-def test_a_comparison_reports_cards_that_only_one_side_has(installation: Installation) -> None:
+def test_a_comparison_reports_cards_that_are_only_at_the_psp_or_only_on_file(
+    installation: Installation,
+) -> None:
     both = installation.stored_card()
     only_here = installation.stored_card(OTHER_GOOD_CARD)
     installation.psp.discard(MERCHANT, only_here.guest_reference, only_here.token)
@@ -318,7 +330,9 @@ def test_a_card_changed_during_a_comparison_is_not_reported(installation: Instal
     assert found == Comparison([], [], 0)
 
 
-def test_a_comparison_reports_a_token_that_differs(installation: Installation) -> None:
+def test_a_comparison_reports_both_tokens_if_a_card_has_another_token_at_the_psp(
+    installation: Installation,
+) -> None:
     card = installation.card_at_psp()
     brought(installation, card)
     (account,) = installation.accounts()
@@ -331,7 +345,9 @@ def test_a_comparison_reports_a_token_that_differs(installation: Installation) -
     assert [each.token for each in found.only_on_file] == ["another"]
 
 
-def test_a_comparison_reads_every_page_of_the_list_at_the_psp(installation: Installation) -> None:
+def test_a_comparison_reads_every_page_of_the_psps_list_of_cards(
+    installation: Installation,
+) -> None:
     cards = [
         CardAtPsp(card.guest_reference, card.token)
         for card in (installation.card_at_psp(), installation.card_at_psp(OTHER_GOOD_CARD))

@@ -45,7 +45,9 @@ def test_the_cards_of_a_guest_are_listed_oldest_first(installation: Installation
 
 
 # Shows S2.
-def test_a_limited_caller_sees_no_cards_at_other_centers(installation: Installation) -> None:
+def test_a_caller_limited_to_a_center_does_not_see_cards_at_other_centers(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     installation.stored_card()
     there = installation.stored_card(center_id=OTHER_CENTER_ID)
@@ -124,7 +126,9 @@ def test_listing_expiring_cards_requires_exactly_one_valid_date(
     assert refused.value.message == "expires_before must be a date such as 2027-01-31"
 
 
-def test_a_limited_caller_sees_no_expiring_cards_elsewhere(installation: Installation) -> None:
+def test_a_caller_limited_to_a_center_does_not_see_expiring_cards_at_other_centers(
+    installation: Installation,
+) -> None:
     installation.has_center(a_center(id=OTHER_CENTER_ID))
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
 

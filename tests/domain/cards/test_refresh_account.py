@@ -216,7 +216,7 @@ def test_a_card_that_its_psp_has_deleted_is_removed(
 
 # Shows I2, I7, I9.
 @pytest.mark.parametrize("is_later", [False, True])
-def test_if_two_accounts_become_the_same_card_the_account_with_the_later_consent_remains(
+def test_if_two_accounts_come_to_hold_the_same_card_the_account_with_the_later_consent_remains(
     installation: Installation, account: Account, is_later: bool
 ) -> None:
     installation.clock.advance(timedelta(minutes=1))
@@ -451,7 +451,7 @@ def test_a_refresh_that_only_adds_missing_card_details_sends_no_event() -> None:
     ("card_logo", "expected"),
     [("visa", (True, "tr_1", "0123")), ("mastercard", (None, None, None))],
 )
-def test_a_card_whose_brand_changed_loses_what_the_former_bank_had_confirmed(
+def test_a_card_whose_brand_changed_loses_the_confirmations_of_the_former_bank(
     card_logo: str, expected: tuple[bool | None, str | None, str | None]
 ) -> None:
     account = an_account(
@@ -521,7 +521,7 @@ class TestWebhook:
 
         assert read_after(installation) == 2
 
-    def test_a_webhook_about_a_removed_card_schedules_no_refresh(
+    def test_a_webhook_about_a_removed_card_does_not_schedule_a_refresh(
         self, installation: Installation, account: Account
     ) -> None:
         installation.remove_card(account)

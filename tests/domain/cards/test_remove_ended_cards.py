@@ -51,7 +51,9 @@ def test_a_card_is_removed_after_the_time_that_the_page_showed(installation: Ins
     assert not remove(installation)
 
 
-def test_the_newest_other_card_becomes_the_default(installation: Installation) -> None:
+def test_removing_the_default_card_makes_the_newest_remaining_card_the_default(
+    installation: Installation,
+) -> None:
     goes = kept_for(installation, 1)
     stays = installation.stored_card(OTHER_GOOD_CARD)
     assert goes.is_default
@@ -60,7 +62,9 @@ def test_the_newest_other_card_becomes_the_default(installation: Installation) -
     assert installation.accounts() == (replace(stays, is_default=True),)
 
 
-def test_a_card_that_gets_an_agreement_during_its_removal_stays(installation: Installation) -> None:
+def test_a_card_that_gets_an_agreement_during_its_removal_is_not_removed(
+    installation: Installation,
+) -> None:
     account = kept_for(installation, 1)
     installation.clock.advance(2 * DAY)
     longer = replace(account, keep_until=installation.clock.now() + DAY)
@@ -69,7 +73,7 @@ def test_a_card_that_gets_an_agreement_during_its_removal_stays(installation: In
     assert installation.accounts() == (longer,)
 
 
-def test_a_card_that_two_processes_remove_is_removed_once(installation: Installation) -> None:
+def test_a_card_is_removed_only_once_if_two_processes_remove_it(installation: Installation) -> None:
     installation.has_endpoint(types=[EventType.ACCOUNT_REMOVED])
     account = kept_for(installation, 1)
     installation.clock.advance(2 * DAY)

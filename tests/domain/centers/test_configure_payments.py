@@ -120,7 +120,9 @@ def test_refusing_funding_requires_the_consent_of_the_acquirer(installation: Ins
     assert (cleared.refuse_funding, cleared.acquirer_agreed) == (frozenset(), False)
 
 
-def test_another_merchant_account_resets_the_no_show_indicator(installation: Installation) -> None:
+def test_changing_the_merchant_account_resets_the_no_show_indicator(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation)
     no_show = use_case(CENTER_ID, {"no_show_indicator": True}).now
     same = use_case(CENTER_ID, {**at("fake"), "avs": True}).now
@@ -183,7 +185,9 @@ def test_configuring_a_center_for_the_first_time_requires_a_psp(installation: In
     assert configured(installation) is None
 
 
-def test_a_changed_option_must_be_consistent_with_the_others(installation: Installation) -> None:
+def test_a_changed_option_must_be_consistent_with_the_other_options(
+    installation: Installation,
+) -> None:
     installation.configure(**asdict(FULL))
 
     with pytest.raises(InvalidField, match="link_minutes must be from 180"):
@@ -192,7 +196,9 @@ def test_a_changed_option_must_be_consistent_with_the_others(installation: Insta
     assert configured(installation) == FULL
 
 
-def test_each_change_to_a_configuration_is_in_the_audit_trail(installation: Installation) -> None:
+def test_each_change_to_a_configuration_is_recorded_in_the_audit_trail(
+    installation: Installation,
+) -> None:
     use_case = configure_payments(installation, **KEYS_OF_SPAIN)
     for change in (at("fake"), at("stripe", "spain"), None, None):
         use_case(CENTER_ID, change)
