@@ -167,7 +167,9 @@ def test_the_desk_page_names_the_guest_of_an_open_session(installation: Installa
     assert desk_of(installation, secret).guest is None
 
 
-def test_the_desk_page_waits_for_a_card_of_an_expired_link(installation: Installation) -> None:
+def test_the_desk_page_waits_for_a_card_that_was_typed_before_the_link_expired(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
     installation.type_card(session)
@@ -177,7 +179,9 @@ def test_the_desk_page_waits_for_a_card_of_an_expired_link(installation: Install
     assert desk_of(installation, secret).state is DeskState.RETURNED
 
 
-def test_a_link_for_another_callers_session_needs_a_permission(installation: Installation) -> None:
+def test_a_desk_link_for_another_callers_session_requires_an_extra_permission(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     other = Caller(name=CallerName("other"), permissions=frozenset({Permission.GUESTS_ADD}))
 
@@ -193,7 +197,7 @@ def test_an_invalid_label_for_a_desk_link_is_refused(
         made(installation, installation.add_card(), label=label)
 
 
-def test_a_desk_link_for_an_ended_session_is_refused(installation: Installation) -> None:
+def test_creating_a_desk_link_for_an_ended_session_is_refused(installation: Installation) -> None:
     with pytest.raises(SessionEnded):
         made(installation, cancelled(installation))
 
@@ -252,7 +256,9 @@ def test_a_desk_link_of_a_deleted_access_token_does_not_work(installation: Insta
         desk_of(installation, secret)
 
 
-def test_a_cancellation_at_the_desk_names_the_links_caller(installation: Installation) -> None:
+def test_a_cancellation_at_the_desk_records_the_caller_that_made_the_link(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     secret = made(installation, session)
 
@@ -305,7 +311,9 @@ def test_a_desk_link_still_works_after_its_guest_was_merged(installation: Instal
     assert installation.session(session.token_id).cancelled_at is not None
 
 
-def test_the_export_of_a_guest_has_desk_links_but_no_secrets(installation: Installation) -> None:
+def test_the_export_of_a_guest_contains_desk_links_without_their_secrets(
+    installation: Installation,
+) -> None:
     secret = made(installation, installation.add_card())
 
     exported = json.dumps(installation.container.export_guest()(GUEST_ID), default=str)
@@ -315,7 +323,9 @@ def test_the_export_of_a_guest_has_desk_links_but_no_secrets(installation: Insta
     assert "access_token_hash" not in exported
 
 
-def test_a_session_with_a_desk_link_offers_no_card_on_file(installation: Installation) -> None:
+def test_a_session_with_a_desk_link_does_not_offer_the_card_on_file(
+    installation: Installation,
+) -> None:
     takes_agreements(installation)
     account = guaranteed_card(installation)
     session = second_booking(installation)

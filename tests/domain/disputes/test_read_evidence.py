@@ -45,7 +45,9 @@ def until(installation: Installation, time: datetime) -> None:
     installation.clock.advance(time - installation.clock.now())
 
 
-def test_evidence_separates_the_shown_from_what_the_shop_stated(installation: Installation) -> None:
+def test_evidence_separates_what_the_guest_was_shown_from_what_the_shop_stated(
+    installation: Installation,
+) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED, EventType.AGREEMENT_ENDED])
     agreed_at = installation.clock.now()
     session = guaranteed(installation)
@@ -74,7 +76,9 @@ def test_evidence_separates_the_shown_from_what_the_shop_stated(installation: In
     assert found.consents == []
 
 
-def test_evidence_has_the_general_consent_if_the_box_was_ticked(installation: Installation) -> None:
+def test_evidence_contains_the_general_consent_if_the_box_was_ticked(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation, keeps=True)
 
     (consent,) = evidence(installation, account).consents
@@ -82,7 +86,9 @@ def test_evidence_has_the_general_consent_if_the_box_was_ticked(installation: In
     assert consent.agreed.clock is ClockSource.SERVICE
 
 
-def test_evidence_says_whose_clock_timed_a_consent_at_the_psp(installation: Installation) -> None:
+def test_evidence_states_whose_clock_timed_a_consent_on_the_psps_page(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
 
     found = evidence(installation, account)
@@ -103,7 +109,7 @@ def test_evidence_shows_the_card_as_the_guest_typed_it(installation: Installatio
     assert (found.card.details.last_four, found.card.details.expiry_on) == ("1881", "09/39")
 
 
-def test_evidence_has_bookings_that_used_the_card_on_file(installation: Installation) -> None:
+def test_evidence_contains_bookings_that_used_the_card_on_file(installation: Installation) -> None:
     account = guaranteed_card(installation)
     session = second_booking(installation)
     shown = agreement_on_page(installation, session)
@@ -120,7 +126,9 @@ def test_evidence_has_bookings_that_used_the_card_on_file(installation: Installa
     assert used.steps[2].details["card_on_file"] == f"{account.card_logo} {account.last_four}"
 
 
-def test_evidence_has_what_the_shop_stated_after_the_booking(installation: Installation) -> None:
+def test_evidence_contains_what_the_shop_stated_after_the_booking_ended(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
     until(installation, agreement.terms.ends_at)
@@ -223,7 +231,9 @@ def test_events_about_an_erased_guest_are_deleted_as_usual(installation: Install
     assert agreements(installation, account)
 
 
-def test_only_the_operator_reads_evidence_about_an_erased_guest(installation: Installation) -> None:
+def test_only_the_operator_can_read_evidence_about_an_erased_guest(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     installation.container.erase_guest()(None, guest_id=account.guest_id)
     for_operator = installation.container.read_evidence().for_operator
@@ -257,7 +267,9 @@ def test_a_caller_without_the_permission_cannot_read_evidence(installation: Inst
 
 
 @NOTES_BROWSERS
-def test_evidence_names_the_guest_only_if_the_caller_may_read(installation: Installation) -> None:
+def test_evidence_names_the_guest_only_if_the_caller_may_view_guests(
+    installation: Installation,
+) -> None:
     agree(installation, session := started(installation), address="192.0.2.7")
     installation.type_card_and_return(session)
     (account,) = installation.accounts()

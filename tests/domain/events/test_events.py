@@ -80,7 +80,9 @@ def added(
 
 
 class TestEventsOfCards:
-    def test_a_stored_renewed_or_removed_card_sends_an_event(self, installation: Receiving) -> None:
+    def test_storing_renewing_or_removing_a_card_sends_an_event(
+        self, installation: Receiving
+    ) -> None:
         account = installation.stored_card(reference="order-1")
 
         event = installation.event()
@@ -141,7 +143,9 @@ class TestEventsOfCards:
         assert event.token_id == session.token_id
         assert (event.reason, event.reference) == (reason, "order-1")
 
-    def test_the_event_about_a_declined_card_has_its_code(self, installation: Receiving) -> None:
+    def test_the_event_about_a_declined_card_contains_the_refusal_code(
+        self, installation: Receiving
+    ) -> None:
         session = installation.session_with_card(DECLINED_CARD)
         for _ in range(2):
             installation.settle(session.token_id)
@@ -155,7 +159,9 @@ class TestEventsOfCards:
         # The PSP tells the code of the last card only.
         assert sorted(str(each.reason) for each in late) == ["None", "declined"]
 
-    def test_an_endpoint_receives_only_its_event_types(self, installation: Receiving) -> None:
+    def test_an_endpoint_receives_only_the_event_types_that_it_subscribed_to(
+        self, installation: Receiving
+    ) -> None:
         installation.has_other_center()
         other = added(installation, "https://a.example", "account.stored", centers=[CENTER_ID])
 
@@ -196,7 +202,7 @@ class TestDelivery:
         assert again.due_at == installation.clock.now()
 
     # Shows I10, F45.
-    def test_a_delivery_of_a_dead_process_is_taken_over(self, installation: Receiving) -> None:
+    def test_a_delivery_is_taken_over_from_a_dead_process(self, installation: Receiving) -> None:
         installation.stored_card()
         deliver = installation.container.deliver_event()
         taken = deliver.take()
@@ -236,7 +242,9 @@ class TestDelivery:
         # No wait is mistaken for a jump of the clock. `latest_due` allows for two clocks that differ.
         assert max(WAITS) + CLOCKS_DIFFER_BY < max(longest) <= LONGEST_WAIT
 
-    def test_an_unreadable_delivery_does_not_stop_others(self, installation: Receiving) -> None:
+    def test_an_unreadable_delivery_does_not_stop_other_deliveries(
+        self, installation: Receiving
+    ) -> None:
         installation.stored_card()
         change_by_hand(
             installation.storage,
@@ -287,7 +295,9 @@ class TestDelivery:
         assert (noted.last_result, noted.attempted_at) == (result, installation.clock.now())
 
     # Shows F44.
-    def test_an_endpoint_that_responds_410_gets_no_more(self, installation: Receiving) -> None:
+    def test_an_endpoint_that_responds_410_receives_no_more_events(
+        self, installation: Receiving
+    ) -> None:
         receiver = installation.receiver
         receiver.status = 410
         installation.removed_card()
@@ -309,7 +319,9 @@ class TestDelivery:
 
 class TestReplay:
     # Shows I10, F42.
-    def test_a_replay_reaches_endpoints_added_later(self, installation: Receiving) -> None:
+    def test_a_replay_reaches_endpoints_that_were_added_after_the_event(
+        self, installation: Receiving
+    ) -> None:
         installation.stored_card()
         installation.reconcile()
         event_id = installation.event().event_id
@@ -331,7 +343,7 @@ class TestReplay:
         assert installation.container.replay_event()(installation.event().event_id) == 1
         assert len(installation.deliveries()) == 1
 
-    def test_replaying_since_a_time_omits_earlier_events(self, installation: Receiving) -> None:
+    def test_a_replay_from_a_given_time_omits_earlier_events(self, installation: Receiving) -> None:
         installation.stored_card()
         installation.clock.advance(timedelta(hours=1))
         since = installation.clock.now()
@@ -342,7 +354,7 @@ class TestReplay:
         installation.reconcile()
         assert list(installation.receiver.times.values()) == [1, 2]
 
-    def test_replaying_may_be_limited_to_one_endpoint(self, installation: Receiving) -> None:
+    def test_a_replay_may_be_limited_to_one_endpoint(self, installation: Receiving) -> None:
         since = installation.clock.now()
         installation.stored_card()
         later = added(installation, "https://later.example").endpoint_id
@@ -482,7 +494,9 @@ class TestExpiry:
         told = installation.event(EventType.ACCOUNT_EXPIRING)
         assert told.account_id == other.account_id
 
-    def test_a_card_in_its_last_month_causes_one_event(self, installation: Receiving) -> None:
+    def test_a_card_stored_in_its_last_month_causes_only_one_expiry_event(
+        self, installation: Receiving
+    ) -> None:
         installation.clock.advance(datetime(2031, 9, 10, tzinfo=UTC) - installation.clock.now())
         installation.stored_card()
         assert self.noticed(installation, datetime(2031, 9, 11, tzinfo=UTC)) == []
@@ -490,7 +504,9 @@ class TestExpiry:
 
 
 class TestEndpoints:
-    def test_updating_an_endpoint_changes_its_events(self, installation: Receiving) -> None:
+    def test_updating_an_endpoint_changes_the_event_types_that_it_receives(
+        self, installation: Receiving
+    ) -> None:
         update, endpoint = installation.container.update_event_endpoint(), installation.endpoint
         updated = update(endpoint.endpoint_id, types=["session.failed"])
 
@@ -515,7 +531,9 @@ class TestEndpoints:
         assert not installation.deliveries()
 
     # Shows S25.
-    def test_the_old_secret_also_signs_for_a_day(self, installation: Receiving) -> None:
+    def test_after_a_new_secret_is_issued_the_old_secret_also_signs_for_a_day(
+        self, installation: Receiving
+    ) -> None:
         old, now = installation.endpoint, installation.clock.now()
         rolled = installation.container.roll_event_secret()(old.endpoint_id).secrets
 
@@ -560,7 +578,9 @@ class TestEndpoints:
         again = added(installation, endpoint.url)
         assert [*installation.event_endpoints()] == [again]
 
-    def test_an_endpoint_may_have_types_of_a_newer_release(self, installation: Receiving) -> None:
+    def test_an_endpoint_subscribed_to_types_of_a_newer_release_still_receives_events(
+        self, installation: Receiving
+    ) -> None:
         change_by_hand(
             installation.storage,
             "UPDATE event_endpoints SET types = replace(types, 'session.failed', 'account.sold')",
@@ -571,7 +591,9 @@ class TestEndpoints:
         assert installation.receiver.types == ["account.stored"]
 
     # Shows F46.
-    def test_an_unreadable_endpoint_does_not_stop_others(self, installation: Receiving) -> None:
+    def test_an_unreadable_endpoint_does_not_stop_deliveries_to_other_endpoints(
+        self, installation: Receiving
+    ) -> None:
         unreadable = added(installation, "https://other.example").endpoint_id
         installation.stored_card()
         change_by_hand(

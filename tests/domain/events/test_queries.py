@@ -133,7 +133,7 @@ def test_a_reader_who_missed_deleted_events_is_refused(installation: Installatio
     assert read(installation).events == ()
 
 
-def test_a_reader_of_all_deleted_events_can_continue(installation: Installation) -> None:
+def test_a_reader_who_had_read_every_deleted_event_can_continue(installation: Installation) -> None:
     installation.stored_card()
     position = read(installation).next
     installation.clock.advance(31 * DAY)
@@ -144,7 +144,9 @@ def test_a_reader_of_all_deleted_events_can_continue(installation: Installation)
     assert read(installation) == read(installation, str(position))
 
 
-def test_a_position_from_before_a_restored_backup_is_refused(installation: Installation) -> None:
+def test_a_position_that_was_read_before_a_backup_was_restored_is_refused(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     position = read(installation).next
     change_by_hand(installation.storage, "DELETE FROM events")
@@ -155,7 +157,9 @@ def test_a_position_from_before_a_restored_backup_is_refused(installation: Insta
         read(installation, str(position))
 
 
-def test_events_are_not_listed_while_an_older_worker_runs(installation: Installation) -> None:
+def test_events_are_not_listed_while_a_worker_of_an_older_release_runs(
+    installation: Installation,
+) -> None:
     def beats(release: str, state: WorkerState = WorkerState.RUNNING) -> None:
         with installation.storage.write() as unit:
             worker = a_worker(release=release)
@@ -174,7 +178,9 @@ def test_events_are_not_listed_while_an_older_worker_runs(installation: Installa
     read(installation)
 
 
-def test_listing_events_fails_at_a_type_of_a_newer_release(installation: Installation) -> None:
+def test_listing_events_fails_at_an_event_type_from_a_newer_release(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     change_by_hand(
         installation.storage,

@@ -156,7 +156,9 @@ def test_the_guest_need_not_agree_again_after_a_psp_outage(installation: Install
     assert reopen(installation, session).startswith(BASE_URL)
 
 
-def test_a_page_made_during_a_click_in_another_browser_is_used(installation: Installation) -> None:
+def test_a_page_is_used_even_if_another_browser_clicked_while_the_page_was_created(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     def agree_though_the_psp_is_away(browser: str) -> None:
@@ -213,7 +215,9 @@ def test_the_consent_of_a_stored_card_has_the_time_of_the_click(installation: In
     assert account.consented_at == agreed_at + MINUTE
 
 
-def test_a_click_after_the_card_was_typed_changes_no_time(installation: Installation) -> None:
+def test_a_click_after_the_card_was_typed_does_not_change_the_time_of_the_consent(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     agree(installation, session)
     agreed_at = installation.clock.now()
@@ -245,7 +249,7 @@ def rename_the_center(installation: Installation) -> None:
 @pytest.mark.parametrize(
     "change", [set_another_text, set_the_same_as_an_own_text, rename_the_center]
 )
-def test_a_consent_text_changed_while_the_guest_reads_it_is_shown_again(
+def test_if_the_consent_text_changes_while_the_guest_reads_it_the_new_text_is_shown(
     installation: Installation, change: Callable[[Installation], None]
 ) -> None:
     session = installation.add_card()
@@ -289,7 +293,9 @@ def test_a_consent_text_in_an_unsupported_language_is_not_shown(installation: In
     assert shown(installation, installation.add_card(locale="pl")).language == "en"
 
 
-def test_a_process_without_the_psps_plugin_requires_the_click(installation: Installation) -> None:
+def test_a_process_without_the_psps_plugin_still_requires_the_guest_to_click(
+    installation: Installation,
+) -> None:
     open_page = installation.use_cases.open_hosted_page
     unaware = replace(open_page, choose_consent=replace(open_page.choose_consent, psps={}))
     session = installation.add_card()

@@ -46,7 +46,9 @@ def page_content(installation: Installation, session: CardSession, *accepted: st
     return found
 
 
-def test_pages_are_in_english_until_another_language_is_on(installation: Installation) -> None:
+def test_pages_are_in_english_until_another_language_is_switched_on(
+    installation: Installation,
+) -> None:
     installation.has_guest(a_guest(language="de"))
     installation.container.set_center()(CENTER_ID, {"language": "de"})
 
@@ -57,7 +59,9 @@ def test_pages_are_in_english_until_another_language_is_on(installation: Install
     assert language(installation, "de") == "en"
 
 
-def test_the_language_of_the_request_precedes_the_guests(installation: Installation) -> None:
+def test_the_language_of_the_request_takes_precedence_over_the_guests_language(
+    installation: Installation,
+) -> None:
     switch_on(installation, "de", "fr", "it")
     assert language(installation) == "en"
     installation.container.set_center()(CENTER_ID, {"language": "it-CH"})

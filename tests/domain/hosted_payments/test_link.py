@@ -14,7 +14,7 @@ def test_the_redirect_uri_is_percent_encoded_in_the_link() -> None:
     )
 
 
-def test_an_earlier_releases_link_has_neither_a_key_nor_a_short_form() -> None:
+def test_a_link_from_an_earlier_release_has_neither_a_key_nor_a_short_form() -> None:
     session, links = a_session(link_key=None), HostedLinks(base_url="https://cards.example")
 
     assert links.hosted_payment_uri(session) == (

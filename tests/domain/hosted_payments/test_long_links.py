@@ -106,7 +106,7 @@ def test_a_guest_is_not_sent_to_an_ended_page_while_the_psp_is_unavailable(
         click(installation, session)
 
 
-def test_opening_a_link_older_than_a_day_without_a_click_has_no_effect(
+def test_if_a_link_is_older_than_a_day_opening_it_without_a_click_has_no_effect(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -163,7 +163,9 @@ def test_a_page_with_guest_details_ends_when_its_link_is_a_day_old(
 
 
 # Shows S28.
-def test_a_page_with_guest_details_is_not_shown_a_day_late(installation: Installation) -> None:
+def test_a_page_with_guest_details_is_not_shown_after_its_link_is_a_day_old(
+    installation: Installation,
+) -> None:
     installation.configure(link_minutes=MONTH_IN_MINUTES)
     session = installation.session_without_answer(link_minutes=MONTH_IN_MINUTES)
     assert session.current_attempt.request.guest_email

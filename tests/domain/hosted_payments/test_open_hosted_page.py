@@ -108,7 +108,9 @@ def test_a_refused_page_causes_a_new_attempt(installation: Installation) -> None
 
 
 # Shows F24.
-def test_a_link_creates_a_new_page_if_the_last_has_ended(installation: Installation) -> None:
+def test_opening_a_link_creates_a_new_page_if_the_last_page_has_ended(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     first = installation.page_reference(session)
     installation.psp.close_page(first)
@@ -227,7 +229,9 @@ def has_expired(installation: Installation, session: CardSession) -> bool:
     return is_over and installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_an_expired_link_stays_expired_if_its_page_comes_late(installation: Installation) -> None:
+def test_an_expired_link_stays_expired_even_if_the_psp_creates_its_page_late(
+    installation: Installation,
+) -> None:
     session = installation.session_without_answer()
     installation.clock.advance(timedelta(hours=2))
 
@@ -275,7 +279,9 @@ def test_a_link_whose_session_settles_leads_to_the_shop(installation: Installati
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_an_erasure_deletes_the_psp_customer_of_a_late_page(installation: Installation) -> None:
+def test_an_erasure_deletes_the_psp_customer_of_a_page_that_was_created_too_late(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     def be_refused_in_another_process() -> None:
@@ -330,7 +336,9 @@ def test_a_page_that_ended_before_the_psp_returned_is_not_shown(installation: In
         installation.open_page(session)
 
 
-def test_the_psp_gets_no_details_that_the_caller_may_not_read(installation: Installation) -> None:
+def test_the_psp_receives_only_guest_details_that_the_caller_may_read(
+    installation: Installation,
+) -> None:
     session = installation.opened_session(caller=installation.a_caller(Permission.GUESTS_ADD))
 
     request = session.current_attempt.request
@@ -355,7 +363,9 @@ def guest_at_psp(installation: Installation, **changes: Any) -> str:
 
 
 # Shows S28.
-def test_pages_with_other_details_belong_to_other_guests(installation: Installation) -> None:
+def test_pages_with_different_guest_details_use_different_guest_references(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     adds = installation.a_caller(Permission.GUESTS_ADD)
     details = {"billing_info": {"email": "zoe@guests.example"}}
@@ -370,7 +380,9 @@ def test_pages_with_other_details_belong_to_other_guests(installation: Installat
     assert guest_at_psp(installation, **details) == guest_at_psp(installation)
 
 
-def test_new_pages_use_no_guest_reference_of_an_older_release(installation: Installation) -> None:
+def test_new_pages_do_not_use_guest_references_from_an_older_release(
+    installation: Installation,
+) -> None:
     before = installation.stored_card().guest_reference
     change_by_hand(
         installation.storage,
@@ -403,7 +415,9 @@ def test_a_page_that_is_opened_by_a_form_is_created_once(installation: Installat
     assert len(installation.accounts()) == 1
 
 
-def test_a_card_that_a_webhook_reported_is_not_lost(installation: Installation) -> None:
+def test_a_card_that_a_webhook_reported_is_either_stored_or_discarded(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.type_card(session)
     # The PSP did not know the page for a while.
