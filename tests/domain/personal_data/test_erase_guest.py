@@ -184,7 +184,9 @@ def expired_session_with_card(installation: Installation) -> CardSession:
     return expired
 
 
-def test_an_erasure_keeps_evidence_until_the_psp_was_asked(installation: Installation) -> None:
+def test_an_erasure_keeps_evidence_until_the_psp_has_been_asked_for_the_outcome(
+    installation: Installation,
+) -> None:
     expired_session_with_card(installation)
     installation.receive_webhook()
     installation.erase_guest()
@@ -195,7 +197,9 @@ def test_an_erasure_keeps_evidence_until_the_psp_was_asked(installation: Install
     assert finish(installation)
 
 
-def test_a_card_reported_while_the_psp_erases_is_discarded(installation: Installation) -> None:
+def test_a_card_reported_while_the_psp_deletes_the_customer_is_discarded(
+    installation: Installation,
+) -> None:
     session = expired_session_with_card(installation)
     installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
@@ -207,7 +211,9 @@ def test_a_card_reported_while_the_psp_erases_is_discarded(installation: Install
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_webhook_that_arrives_while_the_psp_erases_is_erased(installation: Installation) -> None:
+def test_a_webhook_that_arrives_while_the_psp_deletes_the_customer_is_erased(
+    installation: Installation,
+) -> None:
     session = expired_session_with_card(installation)
     installation.erase_guest()
     installation.clock.advance(timedelta(minutes=5))
@@ -449,7 +455,9 @@ def test_deleting_a_customer_that_the_psp_did_not_find_is_retried(
     assert is_done(installation)
 
 
-def test_a_clock_that_was_a_year_ahead_delays_no_erasure(installation: Installation) -> None:
+def test_a_clock_that_was_a_year_ahead_does_not_delay_an_erasure(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     installation.clock.advance(timedelta(days=365))
     installation.erase_guest()
@@ -520,7 +528,9 @@ class TestUnreadableRows:
         assert files_that_hold(tmp_path, account.guest_reference) == ["erasures.txt"]
 
 
-def test_an_erasure_waits_for_no_other_merchant_account(installation: Installation) -> None:
+def test_an_outage_at_one_merchant_account_does_not_delay_an_erasure_at_another(
+    installation: Installation,
+) -> None:
     installation.stored_card()
     installation.has_other_center()
     installation.configure(OTHER_CENTER_ID, merchant_account=MerchantAccount("another"))
@@ -653,7 +663,9 @@ def test_an_erasure_is_repeated_after_a_backup_was_restored(
     assert finish(installation)
 
 
-def test_an_older_database_deletes_psp_customers_of_the_file(installation: Installation) -> None:
+def test_after_a_restore_the_psp_customers_in_the_erasure_file_are_deleted(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     installation.erase_guest()
     # The new primary has lost everything since before the guest's first page.
@@ -669,7 +681,7 @@ def test_an_older_database_deletes_psp_customers_of_the_file(installation: Insta
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 9])
-def test_a_truncated_line_of_the_erasure_file_does_not_name_a_psp_customer(
+def test_no_psp_customer_is_read_from_a_truncated_line_of_the_erasure_file(
     installation: Installation, tmp_path: Path, cut: int
 ) -> None:
     installation.stored_card()

@@ -114,7 +114,9 @@ def test_merging_guests_moves_a_card_together_with_its_consent(installation: Ins
     assert installation.accounts() == (replace(account, guest_id=REMAINING),)
 
 
-def test_the_default_card_of_the_other_guest_stays_the_default(installation: Installation) -> None:
+def test_the_default_card_of_the_remaining_guest_stays_the_default(
+    installation: Installation,
+) -> None:
     kept = installation.stored_card()
     moved = installation.stored_card(OTHER_GOOD_CARD, guest_id=MERGED)
     elsewhere = installation.stored_card(guest_id=MERGED, center_id=OTHER_CENTER_ID)
@@ -129,7 +131,7 @@ def test_the_default_card_of_the_other_guest_stays_the_default(installation: Ins
 
 
 @pytest.mark.parametrize(("first", "second"), [(REMAINING, MERGED), (MERGED, REMAINING)])
-def test_if_both_merged_guests_have_a_card_the_account_with_the_later_consent_remains(
+def test_merging_two_accounts_of_the_same_card_keeps_the_account_with_the_later_consent(
     installation: Installation, first: GuestId, second: GuestId
 ) -> None:
     older = installation.stored_card(guest_id=first)
@@ -154,7 +156,7 @@ def test_if_both_merged_guests_have_a_card_the_account_with_the_later_consent_re
 @pytest.mark.parametrize(
     ("days", "kept_days"), [((1, 2), 2), ((2, 1), 2), ((None, 1), None), ((1, None), None)]
 )
-def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreements(
+def test_merging_two_accounts_of_the_same_card_keeps_all_agreements(
     installation: Installation, days: tuple[int | None, int | None], kept_days: int | None
 ) -> None:
     def later(in_days: int | None) -> datetime | None:
@@ -178,7 +180,9 @@ def test_if_both_merged_guests_have_a_card_the_remaining_account_has_all_agreeme
     assert {each.guest_id for each in found} == {REMAINING}
 
 
-def test_a_card_reported_during_a_merge_goes_to_the_other_guest(installation: Installation) -> None:
+def test_a_card_reported_during_a_merge_goes_to_the_remaining_guest(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card(guest_id=MERGED)
     installation.provider.meanwhile["outcome"] = partial(merge, installation)
 
@@ -328,7 +332,7 @@ def test_a_merge_is_refused_if_the_given_last_four_digits_do_not_match_the_cards
 
 
 @pytest.mark.parametrize("seen", ["4242", [4242], {}, 4242])
-def test_a_merge_refuses_last_four_digits_that_are_not_a_list_of_strings(
+def test_a_merge_is_refused_if_the_last_four_digits_of_the_cards_are_not_given_as_a_list(
     installation: Installation, seen: object
 ) -> None:
     with pytest.raises(InvalidField, match="last_fours"):
@@ -371,7 +375,9 @@ def test_an_erasure_is_refused_if_the_guest_was_just_merged(installation: Instal
     assert ids(installation.accounts()) == [account.account_id]
 
 
-def test_cards_refused_during_a_merge_count_for_the_other_guest(installation: Installation) -> None:
+def test_cards_refused_during_a_merge_count_for_the_remaining_guest(
+    installation: Installation,
+) -> None:
     installation.configure(card_testing_limits="guest=off/1")
     session = installation.opened_session(guest_id=MERGED)
     other = installation.opened_session()
@@ -384,7 +390,9 @@ def test_cards_refused_during_a_merge_count_for_the_other_guest(installation: In
         assert len(unit.refused_cards.of_guest(REMAINING)) == 1
 
 
-def test_a_merge_is_refused_if_the_other_guest_was_just_erased(installation: Installation) -> None:
+def test_a_merge_is_refused_if_the_remaining_guest_was_just_erased(
+    installation: Installation,
+) -> None:
     account = installation.stored_card(guest_id=MERGED)
     installation.before_next_write(partial(installation.erase_guest, REMAINING))
     with pytest.raises(GuestNotFound):
@@ -404,7 +412,9 @@ def test_merging_guests_requires_the_edit_permission_besides_the_erase_permissio
             )
 
 
-def test_an_event_and_the_audit_trail_name_both_merged_guests(installation: Installation) -> None:
+def test_an_event_and_the_audit_trail_name_both_guests_of_a_merge(
+    installation: Installation,
+) -> None:
     installation.has_endpoint()
     merge(installation)
     (event,) = events(installation)
@@ -492,7 +502,9 @@ class TestMergesInARestoredBackup:
         assert installation.container.erase_guest().repeat_from_file() == lost
         assert ids(installation.accounts(THIRD)) == [account.account_id]
 
-    def test_a_restored_guest_is_erased_with_the_other(self, installation: Installation) -> None:
+    def test_a_merged_guest_that_a_backup_restores_is_erased_with_the_remaining_guest(
+        self, installation: Installation
+    ) -> None:
         account = installation.stored_card(guest_id=MERGED)
         merge(installation)
         installation.erase_guest(REMAINING)
@@ -504,7 +516,9 @@ class TestMergesInARestoredBackup:
         assert installation.accounts(MERGED) == installation.accounts() == ()
         assert installation.tokens_at_psp() == frozenset()
 
-    def test_a_new_merge_overrides_a_merge_in_the_file(self, installation: Installation) -> None:
+    def test_a_new_merge_overrides_an_opposite_merge_in_the_erasure_file(
+        self, installation: Installation
+    ) -> None:
         file = installation.container.erasure_file()
         file.note(MERGED, installation.clock.now() - DAY, (), merged_into=REMAINING)
         merge(installation, merged=REMAINING, remaining=MERGED)
@@ -525,14 +539,18 @@ class TestMergesInARestoredBackup:
         assert ids(installation.accounts(MERGED)) == [account.account_id]
         assert file.merged() == {REMAINING: MERGED}
 
-    def test_the_file_may_list_merges_in_any_order(self, installation: Installation) -> None:
+    def test_the_erasure_file_may_list_merges_in_any_order(
+        self, installation: Installation
+    ) -> None:
         file, now = installation.container.erasure_file(), installation.clock.now()
         file.note(REMAINING, now + DAY, (), merged_into=THIRD)
         # The process that wrote this line was slow, or the files of two machines were joined.
         file.note(MERGED, now, (), merged_into=REMAINING)
         assert file.merged() == {REMAINING: THIRD, MERGED: REMAINING}
 
-    def test_a_lost_merge_does_not_erase_the_other_guest(self, installation: Installation) -> None:
+    def test_erasing_a_guest_whose_merge_was_lost_does_not_erase_the_remaining_guest(
+        self, installation: Installation
+    ) -> None:
         installation.stored_card(guest_id=MERGED)
         kept = installation.stored_card(OTHER_GOOD_CARD)
         merge(installation)
@@ -548,7 +566,9 @@ class TestMergesInARestoredBackup:
             finish(installation)
         assert installation.tokens_at_psp() == {kept.token}
 
-    def test_an_unreadable_card_stops_no_other_erasure(self, installation: Installation) -> None:
+    def test_an_unreadable_card_does_not_stop_other_erasures(
+        self, installation: Installation
+    ) -> None:
         installation.stored_card(guest_id=MERGED)
         merge(installation)
         installation.erase_guest(THIRD)
@@ -560,7 +580,9 @@ class TestMergesInARestoredBackup:
             erase_guest.repeat_from_file()
         assert erase_guest.guests_not_erased() == [MERGED]
 
-    def test_an_erased_guest_stays_in_the_file(self, installation: Installation) -> None:
+    def test_a_merge_does_not_remove_an_erased_guest_from_the_erasure_file(
+        self, installation: Installation
+    ) -> None:
         file = installation.container.erasure_file()
         file.note(REMAINING, installation.clock.now(), ())
         file.note(MERGED, installation.clock.now(), (), merged_into=REMAINING)
@@ -619,7 +641,9 @@ class TestMergesInARestoredBackup:
             assert list(found) == ([MERGED] if len(named) <= length else []), line[:length]
 
 
-def test_an_earlier_release_does_not_delete_merged_cards(installation: Installation) -> None:
+def test_an_earlier_release_does_not_delete_the_cards_of_a_merged_guest(
+    installation: Installation,
+) -> None:
     account = installation.stored_card(guest_id=MERGED)
     merge(installation)
     # What 0.2.0 does with each row of `erasures`, whatever the new column says.
@@ -638,7 +662,9 @@ def test_an_earlier_release_does_not_delete_merged_cards(installation: Installat
     assert references_of(installation.storage, REMAINING)
 
 
-def test_the_id_of_a_merged_guest_outlives_old_records(installation: Installation) -> None:
+def test_the_id_of_a_merged_guest_is_kept_after_old_records_are_deleted(
+    installation: Installation,
+) -> None:
     account = installation.stored_card(guest_id=MERGED)
     merge(installation)
     finish(installation)
@@ -664,7 +690,9 @@ def test_a_merge_is_refused_if_a_card_cannot_be_decoded(installation: Installati
         assert unit.erasures.get(MERGED) is None
 
 
-def test_an_unreadable_merged_card_does_not_stop_an_erasure(installation: Installation) -> None:
+def test_an_unreadable_card_of_a_merged_guest_does_not_stop_an_erasure(
+    installation: Installation,
+) -> None:
     installation.stored_card(guest_id=MERGED)
     merge(installation)
     finish(installation)
@@ -675,7 +703,9 @@ def test_an_unreadable_merged_card_does_not_stop_an_erasure(installation: Instal
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_merge_keeps_the_general_consent_to_a_card_of_both(installation: Installation) -> None:
+def test_a_merge_keeps_the_general_consent_if_both_guests_have_the_same_card(
+    installation: Installation,
+) -> None:
     kept = installation.stored_card()
     installation.clock.advance(timedelta(minutes=5))
     booked = installation.stored_card(guest_id=MERGED)

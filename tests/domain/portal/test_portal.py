@@ -160,7 +160,7 @@ def test_the_portal_is_in_the_requested_language(
     assert installation.container.read_portal_link()(secret, accepted).language == language
 
 
-def test_a_portal_link_is_noted_without_its_secrets(installation: Installation) -> None:
+def test_only_hashes_of_the_secrets_of_a_portal_link_are_stored(installation: Installation) -> None:
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
 
@@ -224,7 +224,9 @@ def test_a_portal_link_remembers_the_last_20_browsers(installation: Installation
         page_of(installation, first)
 
 
-def test_a_guest_gets_at_most_20_portal_links_of_a_center_a_day(installation: Installation) -> None:
+def test_a_guest_gets_at_most_20_portal_links_per_center_and_day(
+    installation: Installation,
+) -> None:
     installation.has_other_center()
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))
     for _ in range(MAX_PORTAL_SESSIONS):
@@ -262,7 +264,9 @@ def test_an_invalid_request_for_a_portal_link_is_refused(
         assert list(unit.portal_sessions.of(GUEST_ID)) == []
 
 
-def test_a_caller_for_another_center_gets_no_portal_link(installation: Installation) -> None:
+def test_a_caller_limited_to_another_center_cannot_get_a_portal_link(
+    installation: Installation,
+) -> None:
     elsewhere = frozenset[CenterId]({OTHER_CENTER_ID})
     with pytest.raises(UserNotAuthorized):
         opened(installation, installation.a_caller(Permission.GUESTS_PORTAL, centers=elsewhere))
@@ -288,7 +292,7 @@ def test_a_guest_can_remove_a_card(installation: Installation) -> None:
     assert len(told(installation, EventType.ACCOUNT_REMOVED)) == 1
 
 
-def test_a_card_that_its_guest_removes_stays_for_its_booking(installation: Installation) -> None:
+def test_a_card_that_the_guest_removes_is_kept_for_its_booking(installation: Installation) -> None:
     account = guaranteed_card(installation, keeps=True)
     cookie = entered(installation)
     until = kept_until(installation, account)
@@ -329,7 +333,7 @@ def test_a_card_that_its_guest_removes_stays_for_its_booking(installation: Insta
         (CardChange.WITHDRAW, GuestRemoval.AFTER_AGREEMENT, True, True),
     ],
 )
-def test_the_center_sets_whether_a_removed_card_but_not_a_withdrawn_consent_ends_a_guarantee(
+def test_the_center_sets_whether_removing_a_card_ends_the_guarantee_of_a_booking(
     installation: Installation,
     how: CardChange,
     removal: GuestRemoval | None,
@@ -355,7 +359,9 @@ def with_two_bookings(installation: Installation) -> Account:
     return account
 
 
-def test_a_removed_card_stays_for_bookings_that_the_page_showed(installation: Installation) -> None:
+def test_a_removed_card_is_kept_for_the_bookings_that_the_portal_showed(
+    installation: Installation,
+) -> None:
     account = with_two_bookings(installation)
     first, second = agreements(installation, account)
     # The grace of the second booking, which the shop cancels, is later than that of the first.
@@ -423,7 +429,9 @@ def test_a_removed_card_that_still_guarantees_a_booking_is_not_offered_for_anoth
         agree(installation, other, card=stays)
 
 
-def test_a_card_typed_before_a_withdrawal_restores_no_consent(installation: Installation) -> None:
+def test_a_card_typed_before_consent_was_withdrawn_does_not_restore_the_consent(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation, keeps=True)
     late = installation.session_with_card(expiry=(9, 2032))
     change(installation, entered(installation), account, CardChange.WITHDRAW)
@@ -457,7 +465,9 @@ def test_a_card_that_was_typed_before_the_guest_removed_it_is_not_stored_again(
     assert (again.keep_until, again.withdrawn_at) == (None, None)
 
 
-def test_a_card_typed_before_its_removal_stays_for_its_booking(installation: Installation) -> None:
+def test_a_card_typed_before_its_removal_is_kept_for_its_booking(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     late = second_booking(installation)
     agree(installation, late, keeps=True)
@@ -579,7 +589,9 @@ def test_a_guest_cannot_change_cards_of_other_guests_or_at_other_centers(
         assert installation.account(account.account_id) == account
 
 
-def test_a_replaced_card_is_removed_after_the_new_is_stored(installation: Installation) -> None:
+def test_a_replaced_card_is_removed_after_the_new_card_is_stored(
+    installation: Installation,
+) -> None:
     installation.configure(cards_per_guest=CardsPerGuest.ONE)
     account = installation.stored_card()
     cookie = entered(installation)
@@ -601,7 +613,9 @@ def test_a_replaced_card_is_removed_after_the_new_is_stored(installation: Instal
     assert page_of(installation, cookie).replacing is None
 
 
-def test_replacing_a_card_means_agreeing_again_to_its_bookings(installation: Installation) -> None:
+def test_a_guest_who_replaces_a_card_must_agree_to_its_bookings_again(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     installation.clock.advance(timedelta(seconds=1))
     agree(installation, second_booking(installation), card=account)
@@ -630,7 +644,9 @@ def test_replacing_a_card_means_agreeing_again_to_its_bookings(installation: Ins
     assert sorted(str(each.account_id) for each in added) == sorted(ids)
 
 
-def test_replacing_the_default_card_moves_the_default(installation: Installation) -> None:
+def test_the_replacement_of_the_default_card_becomes_the_default(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     for number in (OTHER_GOOD_CARD, PREPAID_CARD):
         installation.clock.advance(timedelta(seconds=1))
@@ -673,7 +689,9 @@ def test_replacing_a_card_fails_if_its_agreement_ends_meanwhile(installation: In
     assert page_of(installation, cookie).replacing is Replacing.FAILED
 
 
-def test_a_card_that_another_visit_replaced_is_no_failure(installation: Installation) -> None:
+def test_the_portal_shows_no_failure_if_another_visit_has_already_replaced_the_card(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     first = replacing(installation, entered(installation), account)
     cookie = entered(installation)
@@ -684,7 +702,9 @@ def test_a_card_that_another_visit_replaced_is_no_failure(installation: Installa
     assert page_of(installation, cookie).replacing is None
 
 
-def test_typing_the_same_card_to_replace_it_keeps_its_account(installation: Installation) -> None:
+def test_replacing_a_card_by_typing_the_same_card_keeps_its_account(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation)
     cookie = entered(installation)
     session = replacing(installation, cookie, account)
@@ -701,7 +721,7 @@ def test_typing_the_same_card_to_replace_it_keeps_its_account(installation: Inst
 
 
 @pytest.mark.parametrize("number", [GOOD_CARD, OTHER_GOOD_CARD])
-def test_a_card_on_file_without_a_booking_replaces_nothing(
+def test_a_card_without_a_booking_is_not_replaced_by_a_card_that_is_already_on_file(
     installation: Installation, number: str
 ) -> None:
     account, other = installation.stored_card(), installation.stored_card(OTHER_GOOD_CARD)
@@ -719,7 +739,9 @@ def test_a_card_on_file_without_a_booking_replaces_nothing(
     assert page_of(installation, cookie).replacing is None
 
 
-def test_a_replaced_card_stays_for_a_chargeable_past_booking(installation: Installation) -> None:
+def test_a_replaced_card_is_kept_for_a_past_booking_that_may_still_be_charged(
+    installation: Installation,
+) -> None:
     account = guaranteed_card(installation, keeps=True)
     (agreement,) = agreements(installation, account)
     installation.clock.advance(agreement.terms.ends_at - installation.clock.now() + DAY)
@@ -766,7 +788,9 @@ def test_a_card_with_only_past_bookings_cannot_be_replaced(installation: Install
         installation.container.replace_card()(cookie, account.account_id)
 
 
-def test_cards_cannot_be_replaced_if_the_center_takes_no_cards(installation: Installation) -> None:
+def test_cards_cannot_be_replaced_if_the_center_does_not_take_cards(
+    installation: Installation,
+) -> None:
     account = installation.stored_card()
     cookie = entered(installation)
     installation.unconfigure()
@@ -862,7 +886,9 @@ def test_a_copy_of_the_installation_has_no_portal_links(installation: Installati
         page_of(installation, cookie)
 
 
-def test_the_export_of_a_guest_has_portal_links_but_no_secrets(installation: Installation) -> None:
+def test_the_export_of_a_guest_contains_portal_links_without_their_secrets(
+    installation: Installation,
+) -> None:
     secret = opened(installation)
     cookie = installation.container.enter_portal()(secret)
 

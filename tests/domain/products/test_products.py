@@ -60,7 +60,9 @@ def test_a_new_product_is_listed_last_and_keeps_its_position(installation: Insta
     assert listed(installation).items == (a_product(), changed, last)
 
 
-def test_a_limited_caller_changes_only_products_at_its_centers(installation: Installation) -> None:
+def test_a_caller_limited_to_a_center_can_change_only_products_at_that_center(
+    installation: Installation,
+) -> None:
     limited = installation.a_caller(centers=frozenset({CENTER_ID}))
     put(installation, caller=limited)
     with pytest.raises(UserNotAuthorized):
