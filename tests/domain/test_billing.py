@@ -108,7 +108,9 @@ TEXTS = st.lists(WORDS | st.text(max_size=5), max_size=6).map("".join)
 
 @settings(max_examples=40 * TIMES)
 @given(st.dictionaries(st.sampled_from(list(MAX_LENGTHS)), TEXTS | anything, max_size=4))
-def test_accepted_billing_info_is_safe_text(value: dict[str, object]) -> None:
+def test_billing_info_that_is_accepted_is_clean_text_without_a_card_number(
+    value: dict[str, object],
+) -> None:
     with suppress(Refusal):
         read = parse_billing_info(value)
         kept = {} if read is None else {k: v for k, v in asdict(read).items() if v is not None}

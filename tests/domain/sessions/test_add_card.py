@@ -56,7 +56,9 @@ def test_add_card_stores_the_session_without_calling_the_psp(installation: Insta
     assert installation.provider.calls == []
 
 
-def test_a_changed_configuration_affects_no_older_session(installation: Installation) -> None:
+def test_changing_a_configuration_does_not_affect_older_sessions(
+    installation: Installation,
+) -> None:
     installation.configure(avs=True, session_minutes=90)
     session = installation.add_card(billing_info=GOOD_ADDRESS)
     installation.configure(avs=False)
@@ -92,7 +94,9 @@ def test_an_invalid_add_card_request_does_not_store_a_session(
     assert installation.reconcile().jobs["sessions"] == 0
 
 
-def test_add_card_reports_the_first_invalid_field_in_order(installation: Installation) -> None:
+def test_add_card_checks_fields_in_a_fixed_order_and_reports_the_first_invalid_field(
+    installation: Installation,
+) -> None:
     installation.unconfigure()
     order: list[tuple[str, object, object, type[Refusal]]] = [
         ("center_id", "x", NOBODY, InvalidCenterId),
@@ -178,7 +182,9 @@ def test_a_postal_code_must_have_the_format_of_its_country(
         installation.add_card(billing_info=address)
 
 
-def test_a_link_is_valid_as_long_as_requested_within_the_limit(installation: Installation) -> None:
+def test_a_link_is_valid_for_the_requested_time_up_to_the_limit_of_the_center(
+    installation: Installation,
+) -> None:
     installation.configure(session_minutes=60, link_minutes=43_200)
 
     def lives_for(link_minutes: int | None) -> timedelta:
@@ -277,7 +283,9 @@ def test_a_different_request_with_an_already_used_idempotency_key_is_refused(
         installation.add_card(idempotency_key="key", **changes)
 
 
-def test_automatic_authentication_equals_no_authentication(installation: Installation) -> None:
+def test_requesting_automatic_authentication_is_the_same_as_omitting_the_field(
+    installation: Installation,
+) -> None:
     first = installation.add_card(idempotency_key="key")
 
     assert installation.add_card(idempotency_key="key", authentication="automatic") == first
@@ -311,7 +319,9 @@ def test_an_idempotency_key_with_unbalanced_quotes_is_used_literally(
     assert installation.add_card(idempotency_key=key) == first
 
 
-def test_a_key_that_an_older_release_stored_quoted_is_found(installation: Installation) -> None:
+def test_an_idempotency_key_that_an_older_release_stored_with_quotes_is_found(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     now = installation.clock.now()
     with committed(installation.storage) as unit:

@@ -276,7 +276,7 @@ def test_existing_links_stop_working_when_the_limit_on_refused_cards_is_reached(
 
 
 @pytest.mark.parametrize("trouble", [Trouble.BEFORE_IT_ACTED, Trouble.AFTER_IT_ACTED])
-def test_a_page_the_psp_did_not_confirm_cannot_be_opened_after_the_limit_is_reached(
+def test_a_page_that_the_psp_did_not_confirm_cannot_be_opened_after_the_limit_is_reached(
     limited: Limited, trouble: Trouble
 ) -> None:
     installation = limited("guest=off/3")
@@ -416,7 +416,9 @@ def test_refused_cards_of_a_few_guests_do_not_block_other_guests_at_the_center(
         installation.add_card(guest_id=OTHER_GUEST_ID)
 
 
-def test_a_center_with_five_times_its_limit_refuses_every_guest(limited: Limited) -> None:
+def test_a_center_refuses_every_guest_after_five_times_its_limit_of_refused_cards(
+    limited: Limited,
+) -> None:
     installation = limited(only("center=off/2"))
     in_advance = installation.add_card(guest_id=OTHER_GUEST_ID)
     typing, other = installation.opened_session(), installation.opened_session()

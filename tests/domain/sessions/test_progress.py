@@ -67,7 +67,9 @@ def test_a_session_keeps_the_time_of_its_first_opening_or_return(
         assert times(installation, session) == (opened_at, returned_at)
 
 
-def test_a_link_opened_under_an_older_release_keeps_its_time(installation: Installation) -> None:
+def test_a_link_opened_under_an_older_release_keeps_the_time_when_it_was_opened(
+    installation: Installation,
+) -> None:
     opened = installation.opened_session()
     installation.put_session(replace(opened, opened_at=None))
     installation.clock.advance(MINUTE)
@@ -96,7 +98,9 @@ def test_recording_progress_does_not_undo_a_concurrent_change_to_the_session(
     assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
 
 
-def test_a_browser_that_returns_from_no_page_is_not_recorded(installation: Installation) -> None:
+def test_a_returning_browser_is_not_recorded_if_the_session_has_no_page(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     installation.return_to_shop(session)
@@ -121,7 +125,9 @@ def test_returning_from_an_ended_page_counts_as_cancelling_it(
     assert installation.session(session.token_id).status is SessionStatus.OPEN
 
 
-def test_a_guest_who_cancels_is_redirected_without_the_database(installation: Installation) -> None:
+def test_a_guest_who_cancels_is_redirected_even_if_the_database_is_unavailable(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
 
     def fail() -> None:

@@ -84,7 +84,7 @@ def test_a_session_whose_references_were_removed_names_no_guest_or_page_at_the_p
     assert blank == a_session(attempt=PageAttempt(request=unnamed, over=True))
 
 
-def test_if_a_browser_returns_too_soon_to_call_the_psp_the_session_becomes_due_once() -> None:
+def test_a_return_that_is_too_soon_for_another_call_makes_the_session_due_once() -> None:
     session = a_session(ask_again_at=NOW)
 
     later = session.asked_later()

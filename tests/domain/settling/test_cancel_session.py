@@ -40,7 +40,9 @@ def test_cancelling_a_session_expires_its_link_immediately(installation: Install
     assert installation.provider.calls == []
 
 
-def test_a_cancelled_session_whose_page_stays_open_ends_with_it(installation: Installation) -> None:
+def test_a_cancelled_session_whose_page_stays_open_ends_when_the_page_ends(
+    installation: Installation,
+) -> None:
     installation.provider.close = lambda *_: None
     session = installation.opened_session()
     page = session.current_attempt.page
@@ -179,7 +181,9 @@ def test_cancelling_an_ended_session_changes_nothing(installation: Installation)
     assert installation.provider.calls == calls
 
 
-def test_a_return_after_the_cancellation_changes_nothing(installation: Installation) -> None:
+def test_a_browser_that_returns_after_the_cancellation_changes_nothing(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.provider.have(Trouble.BEFORE_IT_ACTED)
     cancelled = installation.cancel_session(session)
@@ -221,7 +225,9 @@ class TestSessionsOfACaller:
         assert cancel_sessions_of_caller(installation.caller.name) == 0
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_an_unreadable_session_does_not_stop_others(self, installation: Installation) -> None:
+    def test_an_unreadable_session_does_not_stop_the_cancellation_of_other_sessions(
+        self, installation: Installation
+    ) -> None:
         unreadable, readable = installation.add_card(), installation.add_card()
         change_by_hand(
             installation.storage,
@@ -232,7 +238,9 @@ class TestSessionsOfACaller:
         assert cancel_all_of(installation) == 1
         assert installation.session(readable.token_id).cancelled_at is not None
 
-    def test_sessions_of_an_unknown_caller_are_refused(self, installation: Installation) -> None:
+    def test_cancelling_the_sessions_of_an_unknown_caller_is_refused(
+        self, installation: Installation
+    ) -> None:
         session = installation.add_card(replace(KIOSK, name=CallerName("jwt:shop")))
         cancel = installation.container.cancel_sessions_of_caller()
         with pytest.raises(InvalidField, match=r"^caller must be a caller that `cardonfile token"):

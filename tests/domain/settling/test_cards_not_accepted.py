@@ -48,7 +48,9 @@ def codes(installation: Installation, session: CardSession) -> list[tuple[int, s
         return [(each.number, each.code) for each in unit.refused_cards.of(session.token_id)]
 
 
-def test_a_link_works_for_another_card_after_a_prepaid_card(installation: Installation) -> None:
+def test_after_a_prepaid_card_was_not_accepted_the_same_link_works_for_another_card(
+    installation: Installation,
+) -> None:
     session = with_prepaid_card(installation)
     # The guest first reads why.
     with pytest.raises(ClickNeeded):
@@ -143,7 +145,9 @@ def test_typing_the_same_prepaid_card_again_fails_again(installation: Installati
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_the_guest_reads_the_reason_even_after_a_webhook(installation: Installation) -> None:
+def test_the_guest_learns_why_a_card_was_not_accepted_even_if_a_webhook_arrived_first(
+    installation: Installation,
+) -> None:
     installation.configure(**NO_PREPAID)
     session = installation.session_with_card(PREPAID_CARD)
     installation.receive_webhook()
@@ -154,7 +158,7 @@ def test_the_guest_reads_the_reason_even_after_a_webhook(installation: Installat
 
 
 @pytest.mark.parametrize("ends_by", ["a later page", "a cancellation"])
-def test_a_session_expires_if_a_cancellation_or_another_page_follows_an_unaccepted_card(
+def test_a_session_expires_if_it_is_cancelled_or_gets_another_page_after_an_unaccepted_card(
     installation: Installation, ends_by: str
 ) -> None:
     session = with_prepaid_card(installation)
@@ -202,7 +206,9 @@ def test_the_bank_authenticates_the_guest_if_authentication_is_required(
     assert account.authenticated is True
 
 
-def test_a_card_without_required_authentication_is_not_accepted(installation: Installation) -> None:
+def test_an_unauthenticated_card_is_not_accepted_if_authentication_is_required(
+    installation: Installation,
+) -> None:
     installation.configure(**AUTHENTICATED)
     # Its page was made before, as by an earlier release.
     session = installation.opened_session()

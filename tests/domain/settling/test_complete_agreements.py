@@ -54,7 +54,9 @@ def complete(installation: Installation) -> Account:
     return account
 
 
-def test_a_card_without_its_agreement_gets_the_agreement(installation: Installation) -> None:
+def test_a_card_that_an_older_release_stored_without_its_agreement_gets_the_agreement(
+    installation: Installation,
+) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ADDED])
     session = settled_by_0_2(installation)
     account = complete(installation)
@@ -67,7 +69,9 @@ def test_a_card_without_its_agreement_gets_the_agreement(installation: Installat
     assert told.event.agreement_id == agreement.agreement_id
 
 
-def test_a_card_that_the_center_may_keep_stays_on_file(installation: Installation) -> None:
+def test_a_card_stays_on_file_if_the_guest_also_gave_the_general_consent(
+    installation: Installation,
+) -> None:
     settled_by_0_2(installation, keeps=True)
     account = complete(installation)
     (consent,) = installation.consents(account)
@@ -113,7 +117,9 @@ def test_a_later_consent_to_keep_the_card_applies(installation: Installation) ->
     assert len(agreements(installation, account)) == 2
 
 
-def test_a_booking_without_the_guests_agreement_is_logged_once(installation: Installation) -> None:
+def test_a_booking_that_the_guest_did_not_agree_to_is_logged_once(
+    installation: Installation,
+) -> None:
     session = settled_by_0_2(installation)
     change_by_hand(installation.storage, "UPDATE card_sessions SET clicks = NULL")
     chore = NotAgreedLog(installation.container.complete_agreements())
@@ -127,7 +133,7 @@ def test_a_booking_without_the_guests_agreement_is_logged_once(installation: Ins
 
 
 @pytest.mark.parametrize("has_clicked", [True, False])
-def test_a_booking_without_an_agreement_gets_a_new_session_unless_the_guest_had_agreed(
+def test_a_booking_from_an_older_release_gets_a_new_session_only_if_the_guest_did_not_agree(
     installation: Installation, has_clicked: bool
 ) -> None:
     session = settled_by_0_2(installation)

@@ -129,7 +129,9 @@ def test_a_card_from_an_earlier_page_is_stored_if_no_other_page_is_open(
     assert (kept.page_reference, kept.told_at) == (second, None)
 
 
-def test_an_earlier_card_is_stored_if_a_later_was_not_accepted(installation: Installation) -> None:
+def test_a_card_from_an_earlier_page_is_stored_if_the_later_card_was_not_accepted(
+    installation: Installation,
+) -> None:
     installation.configure(**NO_PREPAID)
     late = Late(installation)
     installation.type_card_and_return(late.session, PREPAID_CARD)
@@ -147,7 +149,9 @@ def test_an_earlier_card_is_stored_if_a_later_was_not_accepted(installation: Ins
     assert [(each.attempt, each.code) for each in refused] == [(2, NotAccepted.FUNDING)]
 
 
-def test_discarding_an_earlier_card_does_not_change_the_page(installation: Installation) -> None:
+def test_discarding_a_card_from_an_earlier_page_does_not_change_the_current_page(
+    installation: Installation,
+) -> None:
     installation.configure(**NO_PREPAID)
     late = Late(installation)
     outcome = installation.provider.outcome
@@ -251,7 +255,9 @@ def test_the_psp_is_asked_again_about_an_earlier_page_that_is_pending(late: Late
     assert late.current.due_at is None
 
 
-def test_any_response_about_an_earlier_page_restarts_the_wait(late: Late) -> None:
+def test_if_the_psp_finds_an_earlier_page_again_the_wait_for_a_second_failure_restarts(
+    late: Late,
+) -> None:
     late.stores_another_card()
     outcome = late.it.provider.outcome
     late.it.provider.have(Trouble.NOT_FOUND, "outcome")

@@ -135,7 +135,9 @@ class TestStoringACard:
         assert verdict.consent == replace(CONSENT, account_id=NEW_ID)
 
     @pytest.mark.parametrize("has_default", [False, True])
-    def test_a_new_card_becomes_default_if_none_is(self, has_default: bool) -> None:
+    def test_a_new_card_becomes_the_default_only_if_the_guest_has_no_default_card(
+        self, has_default: bool
+    ) -> None:
         account = judged(accounts=[replace(OTHER_CARD, is_default=has_default)]).added
 
         assert account is not None
@@ -181,7 +183,9 @@ class TestRenewingAnAccount:
 
         assert judged(one, accounts=[SAME_CARD]).renewed is not None
 
-    def test_a_card_is_refused_only_if_the_account_was_renewed_after_its_entry(self) -> None:
+    def test_a_card_is_refused_only_if_its_account_was_renewed_after_the_card_was_typed(
+        self,
+    ) -> None:
         renewed_since = replace(SAME_CARD, consented_at=LATER + timedelta(seconds=1))
 
         verdict = judged(accounts=[renewed_since])

@@ -32,7 +32,9 @@ def test_a_card_is_stored_even_if_the_psp_did_not_find_its_page_the_first_time(
     assert installation.tokens_at_psp() == {each.token for each in installation.accounts()}
 
 
-def test_a_link_still_leads_to_a_page_that_was_not_found_once(installation: Installation) -> None:
+def test_a_link_still_leads_to_a_page_after_the_psp_failed_to_find_the_page_once(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     first = installation.page_reference(session)
     installation.provider.have(Trouble.NOT_FOUND, "outcome")
@@ -45,7 +47,7 @@ def test_a_link_still_leads_to_a_page_that_was_not_found_once(installation: Inst
 
 
 @pytest.mark.parametrize("method", ["outcome", "close"])
-def test_a_cancelled_session_ends_after_the_psp_twice_did_not_find_its_page(
+def test_a_cancelled_session_ends_when_the_psp_has_failed_to_find_its_page_twice(
     installation: Installation, method: str
 ) -> None:
     session = installation.opened_session()
@@ -62,7 +64,9 @@ def test_a_cancelled_session_ends_after_the_psp_twice_did_not_find_its_page(
     assert (ended.status, ended.due_at) == (SessionStatus.EXPIRED, None)
 
 
-def test_a_page_found_between_two_failures_is_not_lost(installation: Installation) -> None:
+def test_a_page_does_not_end_if_the_psp_finds_the_page_between_two_failures(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     for trouble in (True, False, True):
         installation.provider.have(Trouble.NOT_FOUND, *(["outcome"] if trouble else ["discard"]))
@@ -89,7 +93,9 @@ def test_a_clock_that_was_ahead_does_not_delay_the_second_check(installation: In
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_a_customer_not_found_once_does_not_cost_an_attempt(installation: Installation) -> None:
+def test_a_customer_that_the_psp_failed_to_find_once_does_not_use_up_an_attempt(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     installation.provider.have(Trouble.NOT_FOUND, "start")
     with pytest.raises(ProviderUnavailable):

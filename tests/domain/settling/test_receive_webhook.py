@@ -142,7 +142,9 @@ class TestUnsignedWebhooks:
     def nudge(self, installation: Installation, notice: WebhookNotice) -> None:
         receive(installation, replace(notice, signed=False))
 
-    def test_an_unsigned_webhook_is_no_evidence(self, installation: Installation) -> None:
+    def test_an_unsigned_webhook_is_not_stored_as_evidence(
+        self, installation: Installation
+    ) -> None:
         session = installation.session_with_card()
         by_page = WebhookNotice(
             merchant_account=MERCHANT,
@@ -156,7 +158,9 @@ class TestUnsignedWebhooks:
         installation.reconcile()
         assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
-    def test_unsigned_webhooks_cause_a_call_in_2_seconds(self, installation: Installation) -> None:
+    def test_unsigned_webhooks_cause_at_most_one_call_every_2_seconds(
+        self, installation: Installation
+    ) -> None:
         session = installation.opened_session()
         installation.clock.advance(ANSWERED_WITHIN)
         installation.provider.calls.clear()
@@ -168,7 +172,7 @@ class TestUnsignedWebhooks:
 
         assert installation.provider.calls == ["outcome"] * 3
 
-    def test_an_unsigned_webhook_refreshes_no_card(self, installation: Installation) -> None:
+    def test_an_unsigned_webhook_does_not_refresh_a_card(self, installation: Installation) -> None:
         account = installation.stored_card()
         notice = WebhookNotice(merchant_account=MERCHANT, content="", card_token=account.token)
 
@@ -176,7 +180,9 @@ class TestUnsignedWebhooks:
 
         assert installation.accounts() == (account,)
 
-    def test_a_useless_unsigned_webhook_writes_nothing(self, installation: Installation) -> None:
+    def test_an_unsigned_webhook_that_changes_nothing_does_not_write_to_the_database(
+        self, installation: Installation
+    ) -> None:
         settled, nudged = installation.session_with_card(), installation.opened_session()
         theirs = of_another_merchant_account(installation)
         installation.settle(settled.token_id)
@@ -205,7 +211,9 @@ def test_a_webhook_about_an_expired_session_may_complete_it(installation: Instal
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
 
 
-def test_webhooks_are_evidence_even_after_many_returns(installation: Installation) -> None:
+def test_a_webhook_is_stored_as_evidence_even_after_many_browser_returns(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     for number in range(60):
         installation.return_to_shop(session, result=str(number))

@@ -139,7 +139,9 @@ def test_a_card_is_not_stored_if_its_guest_or_center_was_deleted_meanwhile(
 
 
 class TestReturnsInQuickSuccession:
-    def test_the_worker_asks_after_a_return_too_soon(self, installation: Installation) -> None:
+    def test_after_a_browser_returned_too_soon_the_worker_calls_the_psp(
+        self, installation: Installation
+    ) -> None:
         session = installation.opened_session()
         installation.return_to_shop(session)
         installation.type_card(session)
@@ -185,7 +187,9 @@ class TestReturnsInQuickSuccession:
 
         assert installation.provider.calls == ["start", *["outcome"] * 3]
 
-    def test_a_clock_that_was_ahead_blocks_no_later_calls(self, installation: Installation) -> None:
+    def test_a_clock_that_was_ahead_does_not_block_later_calls(
+        self, installation: Installation
+    ) -> None:
         session = installation.opened_session()
         installation.clock.advance(timedelta(minutes=20))
         installation.return_to_shop(session)
@@ -298,7 +302,9 @@ def give_another_page(installation: Installation, session: CardSession) -> None:
     installation.open_page(session)
 
 
-def test_a_card_from_an_earlier_page_completes_no_session(installation: Installation) -> None:
+def test_a_card_from_an_earlier_page_does_not_complete_the_session(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
 
     installation.provider.meanwhile["outcome"] = lambda: give_another_page(installation, session)
@@ -342,7 +348,9 @@ def test_a_session_expires_even_if_its_closed_page_is_pending(installation: Inst
 
 
 # Shows I7.
-def test_a_link_opens_no_page_while_the_last_may_have_a_card(installation: Installation) -> None:
+def test_a_link_does_not_open_a_new_page_while_the_last_page_may_have_a_card(
+    installation: Installation,
+) -> None:
     installation.configure(link_minutes=7 * 24 * 60)
     session = installation.opened_session(link_minutes=3 * 24 * 60)
     installation.type_card(session)
@@ -358,7 +366,9 @@ def test_a_link_opens_no_page_while_the_last_may_have_a_card(installation: Insta
     assert len(installation.tokens_at_psp()) == 1
 
 
-def test_evidence_that_arrives_during_a_call_is_in_the_next(installation: Installation) -> None:
+def test_evidence_that_arrives_during_a_call_is_passed_to_the_next_call(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.clock.advance(timedelta(minutes=30))
     installation.provider.meanwhile["close"] = lambda: keep_evidence(installation, session)
@@ -438,7 +448,9 @@ def test_a_returning_browser_is_redirected_during_a_psp_outage(installation: Ins
 
 # Shows F3.
 @pytest.mark.installed(busy_timeout_seconds=0.05)
-def test_a_returning_browser_is_redirected_without_the_database(installation: Installation) -> None:
+def test_a_returning_browser_is_redirected_even_if_the_database_is_unavailable(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     somebody_else = SqliteStorage(installation.database)
     with somebody_else.write():

@@ -153,7 +153,9 @@ def test_an_erasure_that_waits_for_a_closed_merchant_account_ends_with_a_log_lin
     assert not any(each.attempt.page for each in sessions if each.attempt)
 
 
-def test_a_closed_account_takes_no_cards_until_it_is_reopened(installation: Installation) -> None:
+def test_a_closed_merchant_account_does_not_take_cards_until_it_is_reopened(
+    installation: Installation,
+) -> None:
     close(installation)
     named = {"provider": FAKE, "merchant_account": MERCHANT}
     configure = installation.container.configure_payments()
@@ -172,7 +174,9 @@ def test_a_closed_account_takes_no_cards_until_it_is_reopened(installation: Inst
     assert acts == [Action.ACCOUNT_REOPENED, Action.ACCOUNT_CLOSED]
 
 
-def test_reopening_an_account_restores_no_cards_or_sessions(installation: Installation) -> None:
+def test_reopening_a_merchant_account_does_not_restore_cards_or_sessions(
+    installation: Installation,
+) -> None:
     card = installation.stored_card()
     session = installation.session_with_card(OTHER_GOOD_CARD)
     close(installation)
@@ -202,7 +206,9 @@ def test_a_webhook_for_a_closed_merchant_account_changes_nothing(
     assert not installation.evidence(session)
 
 
-def test_a_webhook_of_an_unknown_psp_needs_a_closed_account(installation: Installation) -> None:
+def test_a_webhook_from_an_unknown_psp_is_accepted_only_if_its_account_is_closed(
+    installation: Installation,
+) -> None:
     close(installation)
     webhook = installation.webhook(b"{}")
     installation.container.psps().pop(FAKE)
@@ -213,7 +219,9 @@ def test_a_webhook_of_an_unknown_psp_needs_a_closed_account(installation: Instal
         installation.receive_webhook(webhook)
 
 
-def test_a_session_started_while_its_account_was_closed_ends(installation: Installation) -> None:
+def test_a_session_started_while_its_merchant_account_was_closed_ends(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
     with committed(installation.storage) as unit:
         closed = replace(MerchantStanding.of(ACCOUNT), closed_at=installation.clock.now())
@@ -225,7 +233,9 @@ def test_a_session_started_while_its_account_was_closed_ends(installation: Insta
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
 
 
-def test_closing_an_account_does_not_change_other_accounts(installation: Installation) -> None:
+def test_closing_a_merchant_account_does_not_change_other_merchant_accounts(
+    installation: Installation,
+) -> None:
     other = MerchantAccount("harbor")
     installation.configure(merchant_account=other)
     installation.has_guest(a_guest(id=OTHER_GUEST_ID))

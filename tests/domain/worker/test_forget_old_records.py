@@ -24,7 +24,9 @@ def forget_after(installation: Installation, days: int) -> None:
     installation.container.forget_old_records()()
 
 
-def test_records_of_each_kind_are_deleted_after_their_time(installation: Installation) -> None:
+def test_records_of_each_kind_are_deleted_after_their_retention_period(
+    installation: Installation,
+) -> None:
     kept, removed = installation.stored_card(), installation.removed_card(OTHER_GOOD_CARD)
     installation.reconcile()
 

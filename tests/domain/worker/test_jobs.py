@@ -56,7 +56,9 @@ def test_the_psp_is_asked_about_an_abandoned_page_on_schedule(installation: Inst
 
 
 # Shows F6, F28, F31.
-def test_a_session_of_a_dead_process_is_settled_after_its_lease(installation: Installation) -> None:
+def test_a_session_that_a_dead_process_had_taken_is_settled_after_the_lease_ends(
+    installation: Installation,
+) -> None:
     session = installation.session_with_card()
     installation.clock.advance(timedelta(seconds=30))
     now = installation.clock.now()
@@ -102,7 +104,9 @@ def test_the_worker_counts_all_jobs_of_a_round(
     assert (last.jobs["sessions"], last.jobs["discards"], last.silent) == (2, 2, 4)
 
 
-def test_a_session_whose_psp_is_gone_waits_without_an_error(installation: Installation) -> None:
+def test_a_session_whose_psp_is_no_longer_installed_waits_without_an_error(
+    installation: Installation,
+) -> None:
     session = installation.opened_session()
     installation.container.worker_psps().clear()
     installation.clock.advance(timedelta(seconds=30))

@@ -24,7 +24,9 @@ def test_the_status_of_a_new_installation_shows_no_waiting_work(installation: In
     assert not status.expiring
 
 
-def test_a_worker_is_missing_a_minute_after_its_last_heartbeat(installation: Installation) -> None:
+def test_a_worker_counts_as_missing_one_minute_after_its_last_heartbeat(
+    installation: Installation,
+) -> None:
     leave = installation.container.leave_heartbeat()
     leave(a_worker(1))
     installation.clock.advance(MINUTE)
