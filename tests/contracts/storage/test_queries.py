@@ -202,7 +202,7 @@ QUERIES: Final = {
 
 
 @pytest.mark.parametrize(("found", "others", "query"), QUERIES.values(), ids=QUERIES)
-def test_a_query_finds_only_its_records_in_order(
+def test_a_query_returns_only_the_matching_records_in_order(
     storage: Storage,
     found: Sequence[object],
     others: Sequence[object],
@@ -217,7 +217,7 @@ def earlier_page(token_id: TokenId) -> EarlierPage:
     return EarlierPage.of(a_session(token_id=token_id, attempt=an_attempt()))
 
 
-def test_removing_or_moving_a_record_keeps_the_records_of_others(storage: Storage) -> None:
+def test_removing_or_moving_a_record_does_not_affect_other_records(storage: Storage) -> None:
     others, elsewhere = a_guest(id=OTHER_GUEST_ID), a_psp_guest()._replace(guest_id=OTHER_GUEST_ID)
     account, their_account = an_account(2).account_id, an_account(3).account_id
     theirs = an_agreement(2, guest_id=OTHER_GUEST_ID, account_id=their_account)

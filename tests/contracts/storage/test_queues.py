@@ -199,7 +199,7 @@ def test_a_worker_does_not_take_jobs_for_excluded_merchant_accounts(storage: Sto
     [(DUE[1], MAX_BACKOFF), (DUE[2], READ_EVERY[1]), (DUE[3], LONGEST_WAIT)],
     ids=["discards", "cards", "events"],
 )
-def test_a_due_time_that_a_wrong_clock_set_too_late_does_not_delay_a_job(
+def test_a_job_is_not_delayed_if_a_wrong_clock_set_its_due_time_too_late(
     storage: Storage, due: DueRecords, waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)

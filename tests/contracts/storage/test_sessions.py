@@ -125,7 +125,7 @@ def test_a_unit_that_takes_a_session_sees_concurrent_changes_by_other_units(
         ({"expires_at": NOW}, POLL_EVERY),
     ],
 )
-def test_a_due_time_that_a_wrong_clock_set_too_late_does_not_delay_a_session(
+def test_a_session_is_not_delayed_if_a_wrong_clock_set_its_due_time_too_late(
     storage: Storage, state: dict[str, Any], waits_at_most: timedelta
 ) -> None:
     latest = latest_due(NOW, longest_wait=waits_at_most)
