@@ -432,7 +432,7 @@ def test_a_fingerprint_that_the_psp_omits_is_kept_if_the_last_four_digits_are_eq
     assert verdict.is_updated is is_other
 
 
-def test_a_refresh_that_only_adds_missing_card_details_sends_no_event() -> None:
+def test_a_refresh_that_only_adds_missing_card_details_does_not_send_an_event() -> None:
     account = an_account(consented_at=NOW - MONTH, wallet="apple_pay")
     card = card_of(account, funding=Funding.PREPAID, issuer_country="DE", wallet=None)
     # The PSP's clock is ahead, which must not hide later changes to the card.

@@ -531,7 +531,7 @@ class TestEndpoints:
         assert not installation.deliveries()
 
     # Shows S25.
-    def test_after_a_new_secret_is_issued_the_old_secret_also_signs_for_a_day(
+    def test_the_old_secret_also_signs_for_a_day_after_a_new_secret_is_issued(
         self, installation: Receiving
     ) -> None:
         old, now = installation.endpoint, installation.clock.now()

@@ -249,7 +249,7 @@ def rename_the_center(installation: Installation) -> None:
 @pytest.mark.parametrize(
     "change", [set_another_text, set_the_same_as_an_own_text, rename_the_center]
 )
-def test_if_the_consent_text_changes_while_the_guest_reads_it_the_new_text_is_shown(
+def test_a_new_consent_text_is_shown_if_the_text_changed_while_the_guest_was_reading(
     installation: Installation, change: Callable[[Installation], None]
 ) -> None:
     session = installation.add_card()

@@ -106,7 +106,7 @@ def test_a_guest_is_not_sent_to_an_ended_page_while_the_psp_is_unavailable(
         click(installation, session)
 
 
-def test_if_a_link_is_older_than_a_day_opening_it_without_a_click_has_no_effect(
+def test_opening_a_link_without_a_click_has_no_effect_if_the_link_is_older_than_a_day(
     installation: Installation, session: CardSession
 ) -> None:
     installation.open_page(session)
@@ -180,7 +180,7 @@ def test_a_page_with_guest_details_is_not_shown_after_its_link_is_a_day_old(
     assert (shown.attempt, shown.guest_name, shown.guest_email) == (2, "", None)
 
 
-def test_a_page_opened_when_its_link_is_almost_a_day_old_shows_no_guest_details(
+def test_a_page_opened_when_its_link_is_almost_a_day_old_does_not_show_guest_details(
     installation: Installation, session: CardSession
 ) -> None:
     installation.clock.advance(timedelta(hours=23, minutes=30))

@@ -134,7 +134,9 @@ def test_a_session_cannot_be_added_during_an_erasure(installation: Installation)
         assert unit.sessions.of_guest(GUEST_ID) == ()
 
 
-def test_an_erasure_removes_rows_that_are_stored_meanwhile(installation: Installation) -> None:
+def test_an_erasure_removes_rows_that_are_stored_during_the_erasure(
+    installation: Installation,
+) -> None:
     session = installation.add_card(billing_info=BILLING)
     installation.loses("card_sessions")
     installation.erase_guest()
@@ -663,7 +665,7 @@ def test_an_erasure_is_repeated_after_a_backup_was_restored(
     assert finish(installation)
 
 
-def test_after_a_restore_the_psp_customers_in_the_erasure_file_are_deleted(
+def test_the_psp_customers_in_the_erasure_file_are_deleted_after_a_restore(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

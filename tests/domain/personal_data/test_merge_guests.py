@@ -205,7 +205,9 @@ def test_a_page_open_during_a_merge_renews_the_remaining_card(installation: Inst
     assert (renewed.account_id, renewed.expiry_year) == (account.account_id, 2033)
 
 
-def test_the_guest_reference_of_a_page_made_meanwhile_is_kept(installation: Installation) -> None:
+def test_the_guest_reference_of_a_page_that_is_created_during_a_merge_is_kept(
+    installation: Installation,
+) -> None:
     session = installation.add_card(guest_id=MERGED)
     assert references_of(installation.storage, REMAINING) == []
     installation.provider.meanwhile["start"] = partial(merge, installation)

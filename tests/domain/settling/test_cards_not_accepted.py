@@ -48,7 +48,7 @@ def codes(installation: Installation, session: CardSession) -> list[tuple[int, s
         return [(each.number, each.code) for each in unit.refused_cards.of(session.token_id)]
 
 
-def test_after_a_prepaid_card_was_not_accepted_the_same_link_works_for_another_card(
+def test_a_link_still_works_for_another_card_if_a_prepaid_card_was_not_accepted(
     installation: Installation,
 ) -> None:
     session = with_prepaid_card(installation)
@@ -121,7 +121,9 @@ def test_a_late_webhook_about_a_card_that_was_not_accepted_changes_nothing(
     assert (ended.status, ended.due_at) == (expected, None)
 
 
-def test_typing_the_same_prepaid_card_again_fails_again(installation: Installation) -> None:
+def test_a_prepaid_card_is_not_accepted_if_the_guest_types_it_a_second_time(
+    installation: Installation,
+) -> None:
     # The PSP gives the same token for the same card, and the discard has begun.
     psp = installation.provider
     psp._provider = LastingTokens(psp._provider, installation.psp, frozenset())

@@ -89,7 +89,9 @@ def a_notice_about(token_id: TokenId) -> WebhookNotice:
 
 
 # Shows F32.
-def test_a_useless_item_in_a_webhook_does_not_block_the_others(installation: Installation) -> None:
+def test_a_useless_item_in_a_webhook_does_not_block_the_other_items(
+    installation: Installation,
+) -> None:
     theirs = of_another_merchant_account(installation)
     settled, mine = installation.opened_session(), installation.opened_session()
     installation.type_card(settled)

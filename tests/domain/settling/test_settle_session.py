@@ -139,7 +139,7 @@ def test_a_card_is_not_stored_if_its_guest_or_center_was_deleted_meanwhile(
 
 
 class TestReturnsInQuickSuccession:
-    def test_after_a_browser_returned_too_soon_the_worker_calls_the_psp(
+    def test_the_worker_calls_the_psp_if_a_browser_returned_too_soon(
         self, installation: Installation
     ) -> None:
         session = installation.opened_session()

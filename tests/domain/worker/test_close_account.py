@@ -102,7 +102,7 @@ def test_closing_a_merchant_account_ends_everything_that_is_stored_there(
     assert installation.container.close_account().count(ACCOUNT) == NOTHING
 
 
-def test_a_closed_merchant_account_causes_no_warnings_in_the_log(
+def test_a_closed_merchant_account_does_not_cause_warnings_in_the_log(
     installation: Installation, lose: Callable[[], None]
 ) -> None:
     installation.removed_card()
@@ -219,7 +219,7 @@ def test_a_webhook_from_an_unknown_psp_is_accepted_only_if_its_account_is_closed
         installation.receive_webhook(webhook)
 
 
-def test_a_session_started_while_its_merchant_account_was_closed_ends(
+def test_a_session_ends_if_it_was_started_while_its_merchant_account_was_closed(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
