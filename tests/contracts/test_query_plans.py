@@ -285,7 +285,7 @@ def wrong_plan_on_sqlite(unit: WriteUnit, name: str) -> list[str] | None:
         for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {statement}")
     ]
     connection.execute("ROLLBACK TO filled")
-    # No tables are a list of values within a statement, a SELECT without FROM, and the few queues.
+    # These are not large tables: a list of values in a statement, a SELECT without FROM, queues.
     allowed = ("SCAN json_each", "SCAN CONSTANT ROW", "SCAN queues")
     of_tables = [detail for detail in plan if not detail.startswith(allowed)]
     is_right = (
@@ -321,7 +321,7 @@ def test_every_query_uses_an_index_on_postgresql(
         with monkeypatch.context() as patch:
             patch.setattr(Transaction, "execute", note)
             USES[name](unit)
-        # In small tables a scan would be cheaper. Where no index fits, it shows all the same.
+        # A scan of a small table would be cheaper. A query that no index fits still shows a scan.
         for step in ("seqscan", "bitmapscan", "sort"):
             transaction.execute(f"SET LOCAL enable_{step} = off")
         steps = [
@@ -340,7 +340,7 @@ def test_every_query_uses_an_index_on_postgresql(
         )
         return None if is_right else steps
 
-    # No other test has filled this database, because plans depend on the contents of tables.
+    # Plans depend on the contents of tables, so no other test may have filled this database.
     with (
         new_database(postgresql_server) as url,
         closing(PostgresqlStorage(url)) as storage,

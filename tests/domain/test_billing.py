@@ -21,7 +21,7 @@ RIGHT: dict[str, list[object]] = {
     "country_code": ["DE"],
     "phone": [
         *("+49 (30) 901820-0", "+12125550100", "+1234567", "+123456789012345"),
-        # The last digit checks the others, as a card's does.
+        # The last digit is a check digit, as in a card number.
         *("+49 1512 3456787", "+34 612 345 673", "+39 06 1234 5673", "+62 812 3456 78909"),
         # This has as many digits as a card number, but a wrong check digit.
         "+378282246310006",

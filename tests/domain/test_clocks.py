@@ -85,7 +85,7 @@ def ahead(installation: Installation, jump: timedelta) -> Iterator[None]:
 def test_a_clock_that_was_ahead_delays_a_job_by_at_most_the_longest_wait_of_that_job(
     installation: Installation, jump: timedelta
 ) -> None:
-    # Nothing is sent there, because it is not public.
+    # No event is sent to this address, because the address is not public.
     installation.has_endpoint("https://127.0.0.1", [EventType.ACCOUNT_REMOVED])
     installation.configure(link_minutes=3 * 24 * 60)
     silent, opened = (installation.opened_session() for _ in range(2))

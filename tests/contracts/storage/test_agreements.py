@@ -98,9 +98,9 @@ def test_the_consent_to_a_booking_is_deleted_together_with_its_agreement(storage
         session = completed()
         add(unit, an_account(1), an_account(2), session, ENDED, general, booking)
         unit.consents.copy(FIRST, SECOND)
-        # A booking that is not over.
+        # The agreement of a booking that has not ended.
         add(unit, an_agreement(3, account_id=SECOND))
-        # A second agreement, with the box ticked, in whose session the guest gave a consent.
+        # A second agreement, in whose session the guest ticked the box and so gave a consent.
         add(unit, replace(an_agreement(2), token_id=OTHER_TOKEN_ID, due_at=None, ended_at=NOW))
     with committed(storage) as unit:
         assert unit.agreements.forget(before=LATER) == 2

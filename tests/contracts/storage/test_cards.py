@@ -197,7 +197,7 @@ def test_a_list_of_accounts_does_not_show_or_count_accounts_of_other_centers(
     assert accounts_of(storage, frozenset({CENTER_ID})) == ([a_uuid(101)], 1)
     assert accounts_of(storage, both) == ([a_uuid(101), a_uuid(102)], 2)
     assert accounts_of(storage, frozenset()) == ([], 0)
-    # More than a statement may have parameters.
+    # There are more ids than a statement may have parameters.
     many = frozenset(CenterId(a_uuid(number)) for number in range(2, 70_000))
     assert accounts_of(storage, many) == ([a_uuid(102)], 1)
 

@@ -129,7 +129,7 @@ def test_old_events_are_deleted_from_the_beginning_of_the_list(storage: Storage)
         assert unit.events.get(wrong_clock.event_id) is None
         assert unit.events.position(2) is None
         assert unit.events.position(3) == behind(3, wrong_clock)
-    # The time of an event that is deleted does not keep later events.
+    # Deleted events do not affect how long later events are kept.
     with committed(storage) as unit:
         unit.events.forget(before=NOW + DAY, until=NOW + 3 * DAY)
     assert listed(storage) == []

@@ -14,7 +14,7 @@ from tests.databases import committed
 def test_the_evidence_of_a_session_is_listed_oldest_first(storage: Storage) -> None:
     late = an_evidence(content="late", received_at=NOW + MINUTE)
     early = an_evidence(content="early", origin=EvidenceOrigin.RETURN)
-    # In no order of their hashes.
+    # The pieces of evidence are not in the order of their hashes.
     together = [an_evidence(content=content) for content in ("b", "d", "c", "a")]
     with committed(storage) as unit:
         for evidence in (late, early, *together):

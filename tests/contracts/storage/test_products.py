@@ -50,7 +50,7 @@ def test_updating_a_product_keeps_its_position_in_the_list(storage: Storage) -> 
 
 
 def test_pages_of_products_have_no_gaps_during_concurrent_imports(storage: Storage) -> None:
-    # No importer writes it, so none waits for the row of another.
+    # No importer writes this product, so no importer waits for a row that another has locked.
     put_products(storage, a_product(0))
     importers, imports, of_each = 3, 3, 10
     importing = set(range(1, importers + 1))
@@ -58,7 +58,7 @@ def test_pages_of_products_have_no_gaps_during_concurrent_imports(storage: Stora
     def import_some(importer: int) -> None:
         for number in range(imports):
             first = (importer * imports + number) * of_each
-            # Some of them exist already, and keep their positions.
+            # One product of each later import exists already, and keeps its position.
             known = [] if number == 0 else [first - 1]
             store(storage, *map(a_product, [*range(first, first + of_each), *known]))
 

@@ -45,7 +45,7 @@ def test_a_limit_counts_only_recent_records_of_its_guest_caller_or_center(
                 unit.refused_cards.add([a_refused_card(**changes, refused_at=time)])
     limits = [CardLimit(counted, per, at_most) for at_most in range(1, 5)]
     with storage.read() as unit:
-        # The first record counts no more at the moment when it is 24 hours old.
+        # A record stops counting at the moment when it is 24 hours old, as the first record is.
         reached = unit.refused_cards.reached(limits, a_session(), since=NOW)
         of_another = unit.refused_cards.reached(limits, a_session(**another), since=NOW)
     assert reached == {
@@ -103,7 +103,7 @@ def test_the_refused_cards_of_a_session_are_listed_with_their_codes(storage: Sto
     with committed(storage) as unit:
         unit.refused_cards.add([on_next_page, second, first])
         unit.refused_cards.add([a_refused_card(token_id=OTHER_TOKEN_ID)])
-        # What is known of a card does not change.
+        # A card that is already stored does not change.
         unit.refused_cards.add([replace(second, code="lost_card")])
     with storage.read() as unit:
         assert unit.refused_cards.of(TOKEN_ID) == (first, second, on_next_page)

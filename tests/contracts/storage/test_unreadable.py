@@ -44,7 +44,7 @@ class DiscardOfAnotherRelease(Discard):
 def test_an_unreadable_account_does_not_block_the_expiry_notices_about_other_accounts(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A process logs a row once, and other tests are in the same process.
+    # A process logs each row only once, and other tests run in the same process.
     monkeypatch.setattr(_ACCOUNTS, "_logged", set())
     unreadable = an_account(4).account_id
     with committed(storage) as unit:
@@ -101,7 +101,7 @@ def test_an_unreadable_account_is_skipped_until_its_lease_ends(storage: Storage)
 def test_an_unreadable_discard_is_skipped_until_its_lease_ends(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No value that PostgreSQL takes in this table is one that a release cannot decode.
+    # Every value that PostgreSQL accepts in this table can be decoded.
     monkeypatch.setattr(_DISCARDS, "_record_type", DiscardOfAnotherRelease)
     monkeypatch.setattr(_DISCARDS, "_logged", set())
     due = {"first": NOW - 3 * MINUTE, UNREADABLE: NOW - 2 * MINUTE, "last": NOW - MINUTE}

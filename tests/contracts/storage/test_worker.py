@@ -79,7 +79,7 @@ def test_a_worker_that_was_marked_as_lost_counts_as_running_after_a_heartbeat(
 def test_an_unknown_worker_state_does_not_hide_other_workers(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A process logs a row once, and this test runs on each storage.
+    # A process logs each row only once, and this test runs on each storage.
     monkeypatch.setattr(_HEARTBEATS, "_logged", set())
     leave_heartbeats(storage, a_worker(1), a_worker(2))
     unknown = a_worker(1).worker_id

@@ -26,7 +26,7 @@ LIFETIME = HOUR
 MICROSECOND = timedelta(microseconds=1)
 
 
-# Any, because these are the arguments of the use case by name, and wrong ones.
+# Any: these are arguments of the use case by name, some of them invalid.
 def issue(installation: Installation, **changes: Any) -> str:
     request: dict[str, Any] = {
         "caller": "web-store",
@@ -154,7 +154,7 @@ class TestRevokingTokens:
 
     def test_revoking_an_unknown_prefix_has_no_effect(self, installation: Installation) -> None:
         issue(installation)
-        # A shell's argument that is no UTF-8 becomes a lone surrogate.
+        # An argument from the shell that is not valid UTF-8 becomes a lone surrogate.
         for unknown in ("cof_unknown", "\udcff"):
             with pytest.raises(TokenNotFound):
                 installation.container.revoke_token()(unknown)

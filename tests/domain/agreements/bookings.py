@@ -89,7 +89,7 @@ def started(installation: Installation, **changes: Any) -> CardSession:
 
 def second_booking(installation: Installation, **changes: Any) -> CardSession:
     """Return a session for another booking, whose page may offer the card on file."""
-    # Agreements of the same instant have no order.
+    # Agreements that are made at the same instant have no order.
     installation.clock.advance(timedelta(minutes=1))
     reuse = changes.pop("reuse", "offer")
     booking = a_booking(installation, 20, reference="booking-18", reuse=reuse)

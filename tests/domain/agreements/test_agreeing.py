@@ -402,7 +402,8 @@ def test_the_first_click_applies_if_the_last_click_before_the_card_was_typed_was
     clicks = installation.session(session.token_id).clicks
     assert clicks is not None
     assert len(clicks) == MAX_CLICKS
-    # The clicks since are more than are kept, so the first click counts, without its box.
+    # Later clicks displaced the last click before the card, so the first click applies, but
+    # without the ticked box.
     click = click_for(clicks, 1, agreed_at)
     assert click is not None
     assert click.agreed_at == clicks[0].agreed_at

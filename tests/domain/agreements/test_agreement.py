@@ -42,7 +42,7 @@ def test_an_agreement_that_was_ended_or_replaced_allows_no_charges(reason: EndOf
     [
         (None, KEPT_UNTIL),
         (ENDS_AT - timedelta(days=2), KEPT_UNTIL - timedelta(days=2)),
-        # The guest read that the card goes at this time.
+        # The guest read that the card is removed at this time.
         (ENDS_AT + timedelta(days=2), KEPT_UNTIL),
     ],
     ids=["not ended early", "ended early", "ended late"],

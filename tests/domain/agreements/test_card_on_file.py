@@ -234,7 +234,7 @@ def test_a_click_uses_the_card_on_file_unless_another_card_was_typed_first(
     agree(installation, session)
     page = installation.page_reference(session)
     if types_first:
-        # The PSP is asked before the click counts.
+        # cardonfile asks the PSP about the typed card before it applies the click.
         installation.type_card(session, OTHER_GOOD_CARD)
         installation.clock.advance(timedelta(seconds=3))
     another = "another-browser-of-the-guest"

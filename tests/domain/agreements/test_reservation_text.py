@@ -79,7 +79,7 @@ def read(**changes: Any) -> str:
 
 def test_the_reservation_text_contains_the_values_of_the_booking() -> None:
     assert read() == (
-        # Isolated, so that text from right to left moves no sign to the other end.
+        # Each value is isolated, so that right-to-left text does not move signs to the other end.
         "Harbor Spa keeps the card for \N{FIRST STRONG ISOLATE}2 × massage\N{POP DIRECTIONAL ISOLATE}"
         ", \N{FIRST STRONG ISOLATE}booking-17\N{POP DIRECTIONAL ISOLATE}, from 14.03. "
         "(Europe/Berlin) to 14.03. (Europe/Berlin).\n"

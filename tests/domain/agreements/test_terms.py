@@ -109,7 +109,7 @@ WRONG: Final[dict[str, list[object]]] = {
         ({"starts_at": "0001-01-02T00:00:00Z"}, "agreement.starts_at must be at most 400"),
         ({"starts_at": "0001-01-01T00:00:00+14:00"}, "agreement.starts_at must be a time"),
         ({"ends_at": "9999-12-31T23:59:59-14:00"}, "agreement.ends_at must be a time"),
-        # Misspelt, or about another purpose.
+        # Fields that are misspelt or have another purpose.
         ({"noshow": EUR}, "agreement must be an object with no other fields than"),
         ({"deposit": EUR}, "agreement must be an object with no other fields than"),
     ],

@@ -126,7 +126,7 @@ def test_an_import_does_not_assign_one_psp_customer_to_two_guests(
     other = installation.card_at_psp(OTHER_GOOD_CARD, guest=card.guest_reference)
     brought(installation, card)
 
-    # Erasing the first would delete the card of the second.
+    # Otherwise, erasing the first guest would delete the card of the second guest.
     assert brought(installation, other, guest_id=OTHER_GUEST_ID) is Fate.SHARED
     assert brought(installation, other) is Fate.STORED
 
@@ -292,7 +292,7 @@ def test_a_comparison_reports_cards_that_are_only_at_the_psp_or_only_on_file(
 
     there = CardAtPsp(only_there.guest_reference, only_there.token)
     assert found == Comparison([there], [only_here], 1)
-    # What is being discarded is neither.
+    # A card that is being discarded is in neither list.
     installation.remove_card(both)
     again = compare(PspAccount(FAKE, MERCHANT))
     assert (again.only_at_psp, len(again.only_on_file), again.in_both) == ([there], 1, 0)

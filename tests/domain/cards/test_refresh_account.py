@@ -151,7 +151,7 @@ class TestCardUnknownToThePsp:
     ) -> None:
         other = installation.stored_card(OTHER_GOOD_CARD)
         if is_owner_known:
-            # No other card can be read.
+            # Reading the other card fails as well.
             self.read_for_days(installation, 9, account, other)
         else:
             installation.loses("merchant_identities")

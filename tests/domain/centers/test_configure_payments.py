@@ -240,7 +240,7 @@ def test_configuring_a_center_for_a_psp_that_is_not_ready_is_refused(
 def test_the_consent_text_must_fit_on_the_page_of_the_psp(installation: Installation) -> None:
     use_case = configure_payments(installation)
     longest = use_case.psps[ProviderName("fake")].capabilities.max_consent_length
-    # The consent names the center twice. No import takes a name as long as this PSP's limit asks.
+    # The consent names the center twice. An import would refuse a name as long as this test needs.
     room = (longest - len(a_shipped_consent("").text)) // 2
     installation.has_center(a_center(name="a" * room))
     fitting = use_case(CENTER_ID, at("fake"))

@@ -27,7 +27,7 @@ def test_a_card_keeps_the_consent_of_each_of_its_sessions(installation: Installa
     session = installation.session_with_card(expiry=(9, 2035))
     installation.settle(session.token_id)
     renewed = installation.account(first.account_id)
-    # The clean-up of sessions that docs/scaling.md recommends.
+    # Delete the sessions, as docs/scaling.md recommends.
     installation.loses("card_sessions")
 
     applies, earlier = consents(installation, first)

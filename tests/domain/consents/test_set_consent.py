@@ -128,7 +128,7 @@ def test_a_consent_text_must_fit_on_the_psps_page_after_escaping(
         ConsentTooLong, match=r"in de has 1202 characters, .* stripe shows at most 1200"
     ):
         set_consent(CENTER_ID, "de", own="*" * 601)
-    # Its page is never in Arabic.
+    # Stripe's page does not support Arabic, so the limit does not apply.
     set_consent(CENTER_ID, "ar", own="*" * 601)
 
 

@@ -122,7 +122,7 @@ def test_the_desk_page_shows_each_state_of_a_session(
         caller=installation.caller,
         access_token_hash=hash_of(installation.token_for(installation.caller)),
     )
-    # A session that is over gets no new desk link.
+    # A new desk link cannot be made for a session that has ended.
     with committed(installation.storage) as unit:
         unit.desk_links.add(link)
 

@@ -155,7 +155,7 @@ def forget(installation: Installation) -> None:
 def test_evidence_is_kept_for_600_days_after_the_last_charge(installation: Installation) -> None:
     account = guaranteed_card(installation)
     (agreement,) = agreements(installation, account)
-    # The shop's end is early, and does not count.
+    # The shop reports an earlier end, which does not shorten the time.
     end(installation, agreement, "cancelled", at="2026-12-05T15:00:00+01:00")
     until(installation, agreement.kept_until + DAY)
     installation.container.remove_ended_cards()()

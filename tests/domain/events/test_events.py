@@ -156,7 +156,7 @@ class TestEventsOfCards:
         (first, *late) = [each.event for each in installation.deliveries()]
         assert first.type is EventType.SESSION_CARD_DECLINED
         assert (first.status, first.reason) == ("open", "declined")
-        # The PSP tells the code of the last card only.
+        # The PSP reports only the code of the last card.
         assert sorted(str(each.reason) for each in late) == ["None", "declined"]
 
     def test_an_endpoint_receives_only_the_event_types_that_it_subscribed_to(
@@ -308,7 +308,7 @@ class TestDelivery:
         assert installation.reconcile().jobs["events"] == 3
         (listed,) = installation.event_endpoints()
         assert not listed.is_active
-        # A secret that is rolled meanwhile counts.
+        # Switching the endpoint off keeps a secret that was rolled during the delivery.
         assert listed.secrets == rolled[0].secrets
         installation.stored_card(MISMATCHING_CARD)
         installation.clock.advance(timedelta(days=1))

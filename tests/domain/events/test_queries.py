@@ -170,7 +170,7 @@ def test_events_are_not_listed_while_a_worker_of_an_older_release_runs(
     beats("0.2.1")
     with pytest.raises(ServiceUnavailable):
         read(installation)
-    # Web processes of its release may still run.
+    # Web processes of the older release may still run.
     beats("0.2.1", WorkerState.STOPPED)
     with pytest.raises(ServiceUnavailable):
         read(installation)

@@ -126,7 +126,7 @@ def test_the_guest_has_to_agree_once_in_each_browser(installation: Installation)
     assert agree(installation, session) == address
     agreed_at = installation.clock.now()
     installation.clock.advance(MINUTE)
-    # In another tab, by a reload, and by another click in the first tab.
+    # The guest reloads the link in another tab, and clicks again in the first tab.
     again = [reopen(installation, session), click(installation, session, a_shipped_consent())]
     assert again == [address, address]
     assert installation.session(session.token_id).current_attempt.agreed_at == agreed_at
@@ -210,7 +210,7 @@ def test_the_consent_of_a_stored_card_has_the_time_of_the_click(installation: In
     assert (consent.version, consent.language, consent.text, consent.agreed_at) == (
         *(text.version, "de", text.text, agreed_at),
     )
-    # A later result about the same card is told by when the card was typed.
+    # The account keeps the time when the card was typed, to put later results in order.
     (account,) = installation.accounts()
     assert account.consented_at == agreed_at + MINUTE
 
@@ -268,13 +268,13 @@ def test_a_new_consent_text_is_shown_if_the_text_changed_while_the_guest_was_rea
 
 def test_the_psps_page_is_in_the_language_of_the_agreed_text(installation: Installation) -> None:
     for language in ("de", "fr"):
-        # In words that both have.
+        # Words that exist in both languages.
         installation.container.set_consent()(CENTER_ID, language, own="Restaurant, Service: OK!")
     session = installation.add_card(locale="auto")
     read = shown(installation, session, "de")
     assert read.language == "de"
 
-    # With another browser, a guest reads another text first.
+    # In another browser, the guest has to read the text in the language of that browser first.
     with pytest.raises(ClickNeeded):
         click(installation, session, read, "fr")
 
@@ -303,7 +303,7 @@ def test_a_process_without_the_psps_plugin_still_requires_the_guest_to_click(
     with suppress(ProviderUnavailable, ClickNeeded):
         unaware(key=session.link_key)
     installation.provider.recover()
-    # The worker, which knows it, makes the page of an attempt.
+    # The worker has the plug-in, and creates the attempt's page.
     installation.clock.advance(MINUTE)
     installation.reconcile()
 

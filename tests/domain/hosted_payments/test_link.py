@@ -22,7 +22,7 @@ def test_a_link_from_an_earlier_release_has_neither_a_key_nor_a_short_form() -> 
         "&redirect_uri=https%3A%2F%2Fshop.example%2Fcards%3Fdone%3D1"
     )
     assert links.short_uri(session) is None
-    # Without the redirect_uri, so that it fits into a code and a text message.
+    # The link omits the redirect_uri, so that it fits into a QR code and a text message.
     assert links.link_to_send(session) == (
         f"https://cards.example/hosted-payments?token_id={TOKEN_ID}"
     )

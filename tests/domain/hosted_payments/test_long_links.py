@@ -225,5 +225,5 @@ def test_the_limit_on_pages_that_a_link_may_open_applies_to_each_day(
     assert open_until_refused() == MAX_ATTEMPTS
     installation.clock.advance(DAY + SECOND)
     assert open_until_refused() == MAX_ATTEMPTS
-    # Its own end bounds the pages of a link, not the end of a page that prolonged it.
+    # The end of the link limits its pages. The end of a page that prolonged the session does not.
     assert not session.may_have_page(30 * MAX_ATTEMPTS + 1, session.expires_at + 9 * DAY)

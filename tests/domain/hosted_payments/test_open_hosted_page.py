@@ -420,7 +420,7 @@ def test_a_card_that_a_webhook_reported_is_either_stored_or_discarded(
 ) -> None:
     session = installation.opened_session()
     installation.type_card(session)
-    # The PSP did not know the page for a while.
+    # For a while, the PSP did not find the page.
     stored = installation.session(session.token_id)
     installation.put_session(stored.without_card(installation.clock.now()))
     installation.clock.advance(timedelta(minutes=1))

@@ -98,7 +98,7 @@ def test_an_erasure_removes_the_card_with_its_token(installation: Installation) 
         {"event": event, "guest_id": GUEST_ID, "log_level": "info"}
         for event in ("guest_erased", "guest_erased_everywhere")
     ]
-    # What proves the payment stays.
+    # The fields that prove the payment are kept.
     removed = installation.account(account.account_id)
     for field in ("guest_id", "created_at", "card_logo", "last_four", "consented_at"):
         assert getattr(removed, field) == getattr(account, field)
@@ -415,7 +415,7 @@ def test_an_erasure_waits_for_a_reader_that_sees_the_old_data(installation: Inst
         installation.clock.advance(MAX_REQUEST_DURATION)
         finish_erasures()
         assert not is_done(installation)
-    # Nobody has refused, so the next look is soon.
+    # No PSP has refused, so the erasure is tried again soon.
     installation.clock.advance(MIN_BACKOFF)
     finish_erasures()
     assert is_done(installation)
@@ -670,7 +670,7 @@ def test_the_psp_customers_in_the_erasure_file_are_deleted_after_a_restore(
 ) -> None:
     account = installation.stored_card()
     installation.erase_guest()
-    # The new primary has lost everything since before the guest's first page.
+    # The new primary lacks everything that was stored since the guest's first page.
     for table in ("erasures", "card_sessions", "payment_accounts", "psp_guests", "discards"):
         installation.loses(table)
     forgotten: list[tuple[MerchantAccount, GuestReference]] = []

@@ -126,7 +126,7 @@ def test_the_default_card_of_the_remaining_guest_stays_the_default(
 
     assert installation.account(kept.account_id).is_default
     assert not installation.account(moved.account_id).is_default
-    # The remaining guest has no other card there.
+    # The remaining guest has no other card at that center.
     assert installation.account(elsewhere.account_id).is_default
 
 
@@ -144,7 +144,7 @@ def test_merging_two_accounts_of_the_same_card_keeps_the_account_with_the_later_
     assert set(ids(installation.accounts())) == {later.account_id, other.account_id}
     ended = installation.account(older.account_id)
     assert (ended.guest_id, ended.removed_at) == (REMAINING, installation.clock.now())
-    # A default card of the remaining guest is the default still, under its other account.
+    # If the card was the default of the remaining guest, its remaining account is the default.
     defaults = [each.last_four for each in installation.accounts() if each.is_default]
     assert defaults == [GOOD_CARD[-4:] if first == REMAINING else OTHER_GOOD_CARD[-4:]]
     (removed,) = [it for it in events(installation) if it.type is EventType.ACCOUNT_REMOVED]
@@ -457,7 +457,7 @@ def test_the_export_of_a_guest_lists_the_merged_guests(installation: Installatio
         found = exported[name]
         assert isinstance(found, list)
         assert len(found) == size
-    # What was told about the former guest is not changed.
+    # Events that were sent about the former guest are not changed.
     deliveries = exported["event_deliveries"]
     assert isinstance(deliveries, list)
     told = [(each["event"]["type"], each["event"]["guest_id"]) for each in deliveries]
@@ -531,7 +531,7 @@ class TestMergesInARestoredBackup:
     ) -> None:
         account = installation.stored_card(guest_id=MERGED)
         merge(installation, merged=REMAINING, remaining=MERGED)
-        # The file of this machine has only the merge that the database lost.
+        # The erasure file of this machine contains only the merge that the database lost.
         (tmp_path / "erasures.txt").unlink()
         file = installation.container.erasure_file()
         file.note(MERGED, installation.clock.now() - DAY, (), merged_into=REMAINING)
@@ -556,7 +556,7 @@ class TestMergesInARestoredBackup:
         installation.stored_card(guest_id=MERGED)
         kept = installation.stored_card(OTHER_GOOD_CARD)
         merge(installation)
-        # The line has the references of both guests.
+        # The merge's line in the erasure file contains the references of both guests.
         finish(installation)
         moved = next(each for each in installation.accounts() if each != kept)
         installation.put_account(replace(moved, guest_id=MERGED))

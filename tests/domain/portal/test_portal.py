@@ -364,7 +364,7 @@ def test_a_removed_card_is_kept_for_the_bookings_that_the_portal_showed(
 ) -> None:
     account = with_two_bookings(installation)
     first, second = agreements(installation, account)
-    # The grace of the second booking, which the shop cancels, is later than that of the first.
+    # The shop cancels the second booking. Its grace period ends after that of the first booking.
     installation.clock.advance(first.terms.ends_at - installation.clock.now() + DAY)
     end(installation, second)
     cookie = entered(installation)
@@ -512,7 +512,7 @@ def merged(it: Installation) -> Account:
     it.clock.advance(timedelta(seconds=1))
     it.merge_guests(OTHER_GUEST_ID, into=GUEST_ID)
     (account,) = it.accounts()
-    # The links of both guests ended, also those of the next seconds.
+    # Links that were made up to the instant of the merge have ended, so time must pass.
     it.clock.advance(timedelta(minutes=30))
     return account
 

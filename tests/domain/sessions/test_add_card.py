@@ -100,7 +100,7 @@ def test_add_card_checks_fields_in_a_fixed_order_and_reports_the_first_invalid_f
     installation.unconfigure()
     order: list[tuple[str, object, object, type[Refusal]]] = [
         ("center_id", "x", NOBODY, InvalidCenterId),
-        # An unknown center, too, is named before a bad address.
+        # An unknown center is also reported before an invalid redirect URI.
         ("center_id", NOBODY, CENTER_ID, InvalidCenterId),
         ("redirect_uri", "x", REDIRECT_URI, RedirectUriInvalid),
         ("source", 9, 1, InvalidSource),

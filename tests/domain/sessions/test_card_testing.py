@@ -197,7 +197,7 @@ def test_cards_refused_before_a_card_was_accepted_are_counted(installation: Inst
 
     assert installation.session(session.token_id).status is SessionStatus.COMPLETED
     assert sessions_and_refused_cards(installation) == (1, 2)
-    # The PSP reports only the last one.
+    # The PSP reports only the code of the last card.
     assert refusal_codes(installation, session) == [None, "challenge_failed"]
 
 
@@ -226,7 +226,7 @@ def test_a_card_that_our_rules_refuse_is_counted_once(installation: Installation
 # Shows S23.
 def test_concurrent_requests_do_not_exceed_the_limit_on_sessions(limited: Limited) -> None:
     installation = limited("guest=1/off")
-    # Both requests find no session; the other one stores the first.
+    # Neither request finds a session. The other request is the first to store its session.
     installation.before_next_write(lambda: installation.add_card(idempotency_key="other"))
     with refused("sessions per guest", GUEST_ID, DAY):
         installation.add_card(idempotency_key="key")
@@ -311,7 +311,7 @@ def test_open_pages_of_a_guest_with_too_many_refused_cards_are_closed(limited: L
         assert installation.session(session.token_id).status is SessionStatus.OPEN
         with pytest.raises(LinkPaused):
             installation.open_page(session)
-    # No question to the PSP is left over, and the links work again.
+    # No call to the PSP is due, and the links work again a day later.
     assert installation.reconcile().is_idle
     installation.clock.advance(DAY)
     assert "/fake-psp/pages/" in installation.open_page(idle)
@@ -334,7 +334,7 @@ def test_the_limits_of_a_center_may_differ_from_the_default(limited: Limited) ->
     with refused("sessions per guest", GUEST_ID, DAY):
         installation.add_card(center_id=OTHER_CENTER_ID)
 
-    # Those of a center are for everybody from five times as much on.
+    # At five times the limit of a center, all its guests are refused.
     installation.configure(card_testing_limits="guest=off/off,center=1/off")
     for _ in range(3):
         installation.add_card(guest_id=OTHER_GUEST_ID)
@@ -349,7 +349,7 @@ def test_cards_refused_on_all_open_pages_of_a_guest_are_counted_together(limited
     for session in sessions:
         installation.type_card(session, DECLINED_CARD)
 
-    # The PSP has told of one of them so far.
+    # So far, the PSP has reported only one of the cards.
     installation.receive_webhook()
     installation.reconcile()
 

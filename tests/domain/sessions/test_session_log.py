@@ -92,7 +92,7 @@ def test_cards_declined_by_the_bank_are_logged(
         installation.type_card(session, DECLINED_CARD)
     installation.return_to_shop(session)
     (code,) = {line["reason"] for line in lines if "reason" in line}
-    # The PSP tells the code of the last card.
+    # The PSP reports only the code of the last card.
     declined = ["card_declined", f"card_declined {code}"]
     assert told(lines) == [*LIFE, *declined]
 

@@ -58,7 +58,7 @@ def test_a_cancelled_session_whose_page_stays_open_ends_when_the_page_ends(
     installation.reconcile()
 
     assert installation.session(session.token_id).status is SessionStatus.EXPIRED
-    # On schedule, twice each time.
+    # The calls follow the schedule: two calls each time.
     assert len(installation.provider.calls) < 20
 
 

@@ -52,7 +52,7 @@ def test_a_link_still_works_for_another_card_if_a_prepaid_card_was_not_accepted(
     installation: Installation,
 ) -> None:
     session = with_prepaid_card(installation)
-    # The guest first reads why.
+    # The guest first reads why the card was not accepted.
     with pytest.raises(ClickNeeded):
         installation.open_page(session)
     open_by_click(installation, session)
@@ -212,7 +212,7 @@ def test_an_unauthenticated_card_is_not_accepted_if_authentication_is_required(
     installation: Installation,
 ) -> None:
     installation.configure(**AUTHENTICATED)
-    # Its page was made before, as by an earlier release.
+    # The page was made without authentication, as if by an earlier release.
     session = installation.opened_session()
     attempt = session.current_attempt
     reference = installation.page_reference(session)

@@ -143,7 +143,7 @@ def test_a_card_from_an_earlier_page_is_stored_if_the_later_card_was_not_accepte
     assert [account.token for account in installation.accounts()] == [late.token]
     completed = late.current
     assert (completed.status, completed.not_accepted) == (SessionStatus.COMPLETED, None)
-    # The page of the stored card refused nothing.
+    # No card was refused on the page of the stored card.
     with installation.storage.read() as unit:
         refused = unit.refused_cards.of(late.session.token_id)
     assert [(each.attempt, each.code) for each in refused] == [(2, NotAccepted.FUNDING)]
@@ -272,7 +272,7 @@ def test_if_the_psp_finds_an_earlier_page_again_the_wait_for_a_second_failure_re
     late.it.clock.advance(POLL_EVERY)
     late.it.reconcile()
 
-    # The PSP does not know it for the first time since it did.
+    # This is the first failure since the PSP last found the page.
     assert late.current.due_at is not None
     late.it.clock.advance(UNKNOWN_FOR)
     late.it.reconcile()

@@ -193,7 +193,7 @@ class TestUnsignedWebhooks:
         written: list[str] = []
         installation.before_next_write(lambda: written.append("something"))
 
-        # Nobody learns by it, either, whose a session is.
+        # Nor can the sender learn to which merchant account a session belongs.
         unknown = TokenId(a_uuid(999))
         for token_id in (settled.token_id, nudged.token_id, theirs.token_id, unknown):
             self.nudge(installation, a_notice_about(token_id))
