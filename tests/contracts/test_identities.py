@@ -25,7 +25,7 @@ Centers: TypeAlias = Collection[CenterId] | None
 
 
 class Way(ABC):
-    """One way to authenticate: what is tested, and how a caller gets a token."""
+    """One way to authenticate: the `identity` under test, and the tokens that it accepts."""
 
     def __init__(self, installation: Installation, provider: IdentityProvider) -> None:
         self.installation, self.provider = installation, provider

@@ -50,7 +50,7 @@ from tests.databases import committed
 
 
 class Query(NamedTuple):
-    """A query, with records that are stored in another order than they are found."""
+    """A query and its records, which are not stored in the order of the result."""
 
     # Any: records of several types.
     found: Sequence[Any]

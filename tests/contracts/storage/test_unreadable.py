@@ -34,7 +34,7 @@ UNREADABLE: Final = "odd"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardOfAnotherRelease(Discard):
-    """A discard as a release has it that cannot decode one of them."""
+    """The discard type of a release that cannot decode the token UNREADABLE."""
 
     def __post_init__(self) -> None:
         if self.token == UNREADABLE:

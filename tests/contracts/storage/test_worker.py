@@ -14,7 +14,7 @@ from tests.databases import change_by_hand, committed, workers_age
 
 
 def now() -> datetime:
-    """Return the time, which PostgreSQL has too."""
+    """Return the real time, because PostgreSQL uses its own clock."""
     return datetime.now(UTC)
 
 

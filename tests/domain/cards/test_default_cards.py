@@ -72,7 +72,7 @@ def test_the_newest_card_becomes_the_default_after_a_removal(installation: Insta
 
 @pytest.fixture
 def by_older_release(installation: Installation) -> list[Account]:
-    """Cards that an older release stored. It has no default cards, and may still be running."""
+    """Cards stored by an older release, which has no default cards and may still be running."""
     accounts = [an_account(number) for number in (1, 2, 3)]
     installation.add_accounts(*accounts)
     return accounts

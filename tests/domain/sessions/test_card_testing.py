@@ -76,7 +76,10 @@ def refusal_codes(installation: Installation, session: CardSession) -> list[str 
 
 
 def sessions_and_refused_cards(installation: Installation) -> tuple[int, int]:
-    """Return the center's numbers of the last 24 hours. A center without refusals is not listed."""
+    """Count the sessions and refused cards of the center in the last 24 hours.
+
+    Both counts are 0 if the center has no refused cards, because it is then not listed.
+    """
     with installation.storage.read() as unit:
         found = unit.refused_cards.at_centers(since=installation.clock.now() - DAY, at_least=1)
     return (found[0].sessions, found[0].refused_cards) if found else (0, 0)

@@ -271,7 +271,7 @@ def test_a_webhook_that_arrives_during_a_call_to_the_psp_causes_another_call(
 
 
 def mark_due(installation: Installation, session: CardSession) -> None:
-    """Do what a webhook does."""
+    """Make the session due, as a webhook does."""
     current = installation.session(session.token_id)
     installation.put_session(current.due_now(installation.clock.now()))
 
@@ -379,7 +379,7 @@ def test_evidence_that_arrives_during_a_call_is_passed_to_the_next_call(
 
 
 def keep_evidence(installation: Installation, session: CardSession) -> None:
-    """Do what a webhook does."""
+    """Store evidence of the session, as a webhook does."""
     evidence = Evidence(
         origin=EvidenceOrigin.WEBHOOK, content="event", received_at=installation.clock.now()
     )
