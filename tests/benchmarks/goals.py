@@ -115,11 +115,9 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     what = f"{ON_WAITRESS}: throughput with 64 connections, compared with 16{where}"
     yield Goal(what, ratios(at_64, at_16), 0.85, at_least=True)
     p99 = _loads(results, "p99_ms", ON_WAITRESS, 64, section)
-    # If all connections were served in turn, a request on each connection would wait this long.
+    # If the connections were served one at a time, each would wait this long.
     turns_ms = [1000 * 64 / per_second for per_second in at_64]
-    what = (
-        f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving in turn{where}"
-    )
+    what = f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving one at a time{where}"
     yield Goal(what, ratios(p99, turns_ms), 1.2)
     longest = results.figures("pipelines", "longest_seconds", has_burner=has_burner)
     others = f"{pipeline.CLIENTS} others pipeline"
@@ -156,8 +154,8 @@ def _of_the_worker(results: Results) -> Iterator[Goal]:
         per_second = results.figures(
             "settlements", "per_second", database=database, workers=workers
         )
-        what = f"Sessions settled in a second on {database}, {workers} worker{'s' * (workers > 1)}"
+        what = f"Sessions settled per second on {database}, {workers} worker{'s' * (workers > 1)}"
         yield Goal(what, per_second, target, "", 1, at_least=True)
     seconds = [each / 1000 for each in results.figures("settled", "p99_ms")]
-    what = "From entering a card (no browser) to storing it, 10 cards a second: 99th percentile"
-    yield Goal(what, seconds, 2, " s")
+    entering = "Time from entering a card (without a browser) to storing it"
+    yield Goal(f"{entering}, at 10 cards per second: 99th percentile", seconds, 2, " s")

@@ -29,7 +29,7 @@ ENOUGH_ROUNDS: Final = 3
 Cells = Sequence[str]
 Where = dict[str, str | int]
 
-_LOAD: Final = ("A second", "99th percentile, ms", "CPU, s")
+_LOAD: Final = ("Requests per second", "99th percentile, ms", "CPU, s")
 
 
 def write() -> Path:
@@ -42,13 +42,14 @@ def write() -> Path:
         "loads": _table(["Server", "Connections", *_LOAD], _loads(results)),
         "settings": _table(["Server", "Database", "Processes", *_LOAD], _settings(results)),
         "processes": _table(
-            ["Processes", "Add-cards", "Sessions settled", "Events sent"], _processes(processes)
+            ["Processes", "Add-card requests", "Sessions settled", "Events sent"],
+            _processes(processes),
         ),
         "their_machine": _machine(processes.machine),
-        "flows": _table(["Database", "Processes", "Cards a second"], _flows(results)),
+        "flows": _table(["Database", "Processes", "Cards per second"], _flows(results)),
         "pages": _table(["Page", "Milliseconds", OFFSET], _pages(results)),
         "imports": _table(["How", "Seconds", "Peak memory, MB"], _imports(results)),
-        "starts": _table(["Server", "First answer, s", "Memory at rest, MB"], _starts(results)),
+        "starts": _table(["Server", "Time to first response, s", "Memory, MB"], _starts(results)),
         "growth": _table(["Sessions", "Database, MB", *_LOAD], _growth(growth)),
     }
     filled = BLOCK.sub(lambda each: f"{each[1]}{blocks[each[2]]}\n{each[3]}", PAGE.read_text())
@@ -58,7 +59,7 @@ def write() -> Path:
 
 def _rounds(results: Results, growth: Results) -> str:
     few = " **So few rounds show only that everything runs.**" * (results.rounds < ENOUGH_ROUNDS)
-    return f"Rounds: {results.rounds}, of growth {growth.rounds}.{few}"
+    return f"There were {results.rounds} rounds, and {growth.rounds} rounds for growth.{few}"
 
 
 def _growth(growth: Results) -> Iterator[Cells]:
@@ -77,7 +78,7 @@ def _table(header: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> str:
 def _goal(goal: Goal) -> Cells:
     target = f"{'≥' if goal.at_least else '≤'} {goal.target:g}{goal.unit}"
     if goal.wanted is not None:
-        target += f", wanted {goal.wanted:g}{goal.unit}"
+        target += f", ideally {goal.wanted:g}{goal.unit}"
     measured = _spread(goal.measured, goal.decimals, goal.unit)
     return [goal.what, target, measured if goal.reaches(goal.target) else f"**{measured}**"]
 
@@ -92,7 +93,7 @@ def _spread(values: Sequence[float], decimals: int = 2, unit: str = "×") -> str
 def _machine(machine: Machine) -> str:
     return (
         f"{machine.processor}, {machine.cores} cores, {machine.memory_gb:.0f} GB of memory, "
-        f"{machine.kernel}, {machine.file_system}; the disk keeps 4 kB in {machine.sync_ms} ms "
+        f"{machine.kernel}, {machine.file_system}; the disk syncs 4 kB in {machine.sync_ms} ms "
         f"(`fdatasync`). The versions of all programs are in the results."
     )
 
