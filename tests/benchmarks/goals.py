@@ -117,7 +117,10 @@ def _of_serve(results: Results, *, has_burner: bool) -> Iterator[Goal]:
     p99 = _loads(results, "p99_ms", ON_WAITRESS, 64, section)
     # If the connections were served one at a time, each would wait this long.
     turns_ms = [1000 * 64 / per_second for per_second in at_64]
-    what = f"{ON_WAITRESS}: 99th percentile with 64 connections, compared with serving one at a time{where}"
+    what = (
+        f"{ON_WAITRESS}: 99th percentile with 64 connections, "
+        f"compared with serving one at a time{where}"
+    )
     yield Goal(what, ratios(p99, turns_ms), 1.2)
     longest = results.figures("pipelines", "longest_seconds", has_burner=has_burner)
     others = f"{pipeline.CLIENTS} others pipeline"
