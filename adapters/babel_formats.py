@@ -1,4 +1,4 @@
-"""Write amounts of money and times in the format of each language, with Babel."""
+"""Format amounts of money and times for each language, with Babel."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FRACTION: Final = re.compile(r"\.0+")
 
 
 class BabelFormats(LocaleFormats):
-    """Uses the formats of CLDR and the currencies of ISO 4217.
+    """Uses CLDR's formats and ISO 4217's currencies.
 
-    For a language that CLDR does not contain, the format of its more general form is used, such as
-    `de` for `de-XX`, or else the English format.
+    If CLDR does not contain a language, the format of the more general language is used, such as
+    `de` for `de-XX`. If CLDR does not contain that language either, the English format is used.
     """
 
     @override

@@ -26,8 +26,8 @@ from domain.personal_data.erasure import AtPsps, ErasureFile
 
 _INTO: Final = ">"
 _END: Final = "."
-"""The last word of a line, which is missing if a full disk has cut off the line. It is also missing
-in lines of release 0.2.0, which contain no references.
+"""The last word of a line. It is missing if a full disk has cut off the line. It is also missing in
+lines that release 0.2.0 wrote, which do not contain references.
 """
 _REFERENCE: Final = re.compile("([^/]+)/([^/]+)/(.+)")
 
@@ -147,7 +147,10 @@ def _line(text: str) -> _Line | None:
 
 
 def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:
-    """Parse a merchant account with a guest's reference. Return None for any other text."""
+    """Parse a merchant account and a guest's reference, such as `stripe/default/cus_1`.
+
+    Return None for any other text.
+    """
     parts = _REFERENCE.fullmatch(text)
     if parts is None:
         return None

@@ -20,7 +20,7 @@ ALGORITHM: Final = "EdDSA"
 TYPE: Final = "cardonfile-evidence"
 """The header `typ`, so that a signature for another purpose does not count as evidence."""
 _MEMBERS: Final = frozenset({"success", "error", "document", "jws"})
-"""The members of the API's response. The first two say nothing about the evidence."""
+"""The members of the API's response. `success` and `error` are not part of the evidence."""
 _PUBLIC: Final = ("kty", "crv", "x", "kid", "use", "alg")
 _PRIVATE: Final = (*_PUBLIC, "d")
 
@@ -81,7 +81,7 @@ class Genuine(NamedTuple):
 
 
 def verify_evidence(text: str, keys: str) -> Genuine:
-    """Verify signed evidence in the form in which the API or the command returns it.
+    """Verify signed evidence, as the API returns it or `cardonfile card evidence` prints it.
 
     `keys` is a JWK Set in JSON. Raises NotKeys or NotGenuine.
     """
@@ -124,7 +124,7 @@ def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON ty
 
 
 def _sorted(value: object) -> str:
-    """Return a value as JSON, to compare it with another. In Python, 1 would equal true."""
+    """Return a value as JSON to compare it with another. In Python, 1 equals True."""
     return json.dumps(value, sort_keys=True)
 
 

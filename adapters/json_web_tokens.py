@@ -49,7 +49,7 @@ BEARER: Final = "bearer"
 MIN_RSA_BITS: Final = 2048
 """The minimum length of an RSA key (RFC 7518, section 3.3)."""
 ALL_CENTERS: Final = "*"
-"""The value in the claim of centers by which the caller may act for all centers."""
+"""The value in the claim of centers that lets the caller act for all centers."""
 
 FETCH_SECONDS: Final = 2
 MAX_KEYS_BYTES: Final = 256 * 1024

@@ -62,9 +62,10 @@ def reason_of(error: OSError | http.client.HTTPException) -> str:
 
 
 def begin(work: Callable[[], Returned]) -> Future[Returned]:
-    """Run work without a time limit in a daemon thread, such as a call of the system's resolver.
+    """Run work in a daemon thread, and return its future result.
 
-    A daemon thread does not prevent the process from ending.
+    Use this for work that has no time limit, such as a call of the system's resolver. A daemon
+    thread does not prevent the process from ending.
     """
     begun: Future[Returned] = Future()
 

@@ -1,4 +1,4 @@
-"""The texts for guests: a catalog for each language, in the file `<language>.toml` here.
+"""The texts for guests. Each language has a catalog: the file `<language>.toml` in this folder.
 
 In a template, `t` is the catalog of the page's language: `{{ t("problem.way_back_to", center=name)
 }}`. The consent texts are legally binding. Their files `consent/<version>.<language>.txt` and
@@ -26,7 +26,7 @@ LANGUAGES: Final = frozenset({"ar", "de", "en", "es", "fr", "it", "nl", "pt"})
 """The languages with a catalog."""
 
 MAX_ACCEPTED: Final = 20
-"""The maximum number of languages of a header that are read."""
+"""The maximum number of languages that are read from an Accept-Language header."""
 
 _FILES: Final = files(__name__)
 _WEIGHT: Final = re.compile(r"[qQ]=([01](?:\.[0-9]{0,3})?)")
@@ -63,7 +63,7 @@ class Catalog:
         return text.format(**values) if values else text
 
     def group(self, key: str) -> Mapping[str, str]:
-        """Return the texts of a table, by the last part of their keys, for a script."""
+        """Return the texts of one table for a script. The last part of each key is its name."""
         return {name: each for name, each in self._found(key).items() if isinstance(each, str)}
 
     def _found(self, key: str) -> Any:  # a text, or a table of texts
@@ -83,9 +83,10 @@ def _isolated(value: object) -> object:
 
 
 def catalog(*wishes: str) -> Catalog:
-    """Return the catalog of the first of the `wishes` that has a catalog, such as `de` for `de-AT`.
+    """Return the catalog for the first language in `wishes` that has a catalog.
 
-    If no language has a catalog, return the English catalog.
+    A more general language will do, such as `de` for `de-AT`. If no language in `wishes` has a
+    catalog, return the English catalog.
     """
     return _read(first_of(wishes, LANGUAGES))
 

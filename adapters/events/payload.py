@@ -107,7 +107,7 @@ prepare(EventPayload)
 
 
 def encode(event: Event) -> bytes:
-    """Return the body of an event as JSON. The bytes are the same in each call."""
+    """Return the body of an event as JSON. The same event always has the same bytes."""
     return msgspec.json.encode(_payload(event))
 
 

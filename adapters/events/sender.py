@@ -1,4 +1,4 @@
-"""Send events to endpoints over HTTP. Nothing is sent to an address that is not allowed."""
+"""Send events to endpoints over HTTP, but only to addresses that are allowed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from domain.events.event_sender import EventNotSent, EventSender
 
 TOTAL_SECONDS: Final = 15
 CONNECT_SECONDS: Final = 5
-"""The limit for connecting to one address, so that there is time for the host's next address."""
+"""The limit for connecting to one address. It leaves time for the next address of the host."""
 MAX_BODY_BYTES: Final = 64 * 1024
 
 Returned = TypeVar("Returned")

@@ -63,7 +63,7 @@ ISSUER_COUNTRY: Final = "US"
 """The country of the bank that issued each test card."""
 
 REISSUED_AS: Final = "4000000000000341"
-"""The number that its bank gives a reissued card."""
+"""The new number of a card that its bank has reissued."""
 
 WRONG_ZIPCODE: Final = "00000"
 """The postal code that fails address verification with any card."""
@@ -90,8 +90,9 @@ _CVC = re.compile(r"[0-9]{3}")
 class CardEntry:
     """A card that a guest has typed in, with valid fields. The CVC was checked and is not kept.
 
-    `repeatable` contains the other fields as typed, which the form shows if the card is refused.
-    `repr` omits these fields and the number, so that they do not appear in logs and tracebacks.
+    `repeatable` contains the expiry date and the billing address as typed. If the card is refused,
+    the form shows them again. `repr` omits `repeatable` and `number`, so that they do not appear in
+    logs and tracebacks.
     """
 
     number: str = field(repr=False)

@@ -45,7 +45,7 @@ BANK_ACTS_AFTER: Final = timedelta(seconds=10)
 """The time after which a test card's bank reissues a stored card or reports it lost."""
 
 YEARS_MORE: Final = 4
-"""The number of years by which the expiry date of a reissued card is later."""
+"""How many years later a reissued card expires than the card before it."""
 
 MAX_LISTED: Final = 100
 """The maximum number of cards or charges in one list."""
@@ -81,8 +81,9 @@ class PspPage:
 
     `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed
     pages. `authenticated` is whether the guest confirmed a challenge. `refusal` is the reason why
-    the last tried card was refused; `last_refusal` is not cleared when another card is tried.
-    `typed` contains the other fields that the guest typed in, which the form shows once more.
+    the latest card was refused, and is cleared when the guest tries another card. `last_refusal` is
+    not cleared. `typed` contains the expiry date and the billing address as typed, which the form
+    shows again.
     """
 
     reference: str
@@ -106,7 +107,7 @@ class PspPage:
 
     @property
     def refused_cards(self) -> int:
-        """How many cards were refused: all tried cards except a stored or challenged card."""
+        """How many cards were refused. A stored or challenged card was tried, but not refused."""
         return self.attempts if self.refusal else max(0, self.attempts - 1)
 
 
@@ -134,7 +135,7 @@ _CARD_EVENTS: Final[Mapping[str, str]] = {
     for number, card in TEST_CARDS.items()
     if card.behaviour in (Behaviour.REISSUED, Behaviour.LOST)
 }
-"""The events about the test cards that end in these digits."""
+"""The event that the bank of a test card causes, by the last four digits of the card."""
 
 
 class ChargeStatus(StrEnum):
@@ -175,7 +176,7 @@ _ANSWERS: Final[Mapping[str, ChargeStatus]] = {
     }.get(card.behaviour, ChargeStatus.APPROVED)
     for number, card in TEST_CARDS.items()
 }
-"""The answers to charges of the test cards that end in these digits."""
+"""The result of charging a test card, by the last four digits of the card."""
 
 
 class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,9 +229,9 @@ class OutOfOrder(Exception):
 class FakePsp:
     """A PSP with a separate database file. Every method may raise PspUnavailable.
 
-    Card numbers and CVCs are not stored, but only a keyed hash of the number and its last four
-    digits. Webhooks are signed with `webhook_secret`. A shop needs `charge_key` to charge cards.
-    `events_written` is set after every change of a page.
+    Card numbers and CVCs are not stored. Of a card number, only a keyed hash and the last four
+    digits are stored. Webhooks are signed with `webhook_secret`. A shop needs `charge_key` to charge
+    cards. `events_written` is set after every change of a page, and wakes the sender of webhooks.
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
@@ -257,7 +258,8 @@ class FakePsp:
     def start_page(self, request: HostedPageRequest) -> PspPage:
         """Create a page. A call with the same idempotency key and parameters returns the same page.
 
-        If the merchant account does not have the guest's reference, the guest gets a new reference.
+        If `request` has no guest reference that the merchant account knows, the guest gets a new
+        reference.
         Raises CallRefused if the key was used with other parameters.
         """
         with self._database.write() as db:
@@ -361,7 +363,7 @@ class FakePsp:
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        """Return the current state of a guest's card, or a reading without a card if it is gone.
+        """Return the current state of a guest's card. If the card is gone, the reading has no card.
 
         Raises CallRefused if the merchant account never had the token, or if the token belongs to
         another guest.
@@ -431,8 +433,9 @@ class FakePsp:
     ) -> None:
         """Delete a guest of a merchant account, with cards and charges. May be called twice.
 
-        The guest's pages are closed and emptied, but not deleted, so that their idempotency keys do
-        not create other pages. Raises Unknown if the merchant account never had the guest.
+        The guest's pages are closed and emptied, but not deleted. A request that repeats one of
+        their idempotency keys can therefore not create another page. Raises Unknown if the merchant
+        account never had the guest.
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
@@ -469,7 +472,7 @@ class FakePsp:
         return frozenset(CardToken(str(row["token"])) for row in found)
 
     def form_token(self, reference: str) -> str:
-        """Return the token in the forms of a page, which other sites cannot know."""
+        """Return the secret token in the forms of a page. Another site cannot know this token."""
         return hmac.new(self._form_key, reference.encode(), hashlib.sha256).hexdigest()
 
     def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
@@ -560,7 +563,10 @@ class FakePsp:
         )
 
     def _apply_bank_event(self, db: Database, event: CardEvent) -> None:
-        """Let the bank reissue the card of an event or report it as lost, if it is still stored."""
+        """Change the card that an event is about, as its bank does, if the card is still stored.
+
+        The bank reissues the card or reports it as lost.
+        """
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:
             _lose_cards(db, "token = ?", (event.card,))

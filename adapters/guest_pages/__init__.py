@@ -14,10 +14,10 @@ _SHEET: Final = re.compile(r"([0-9a-f]{6})\.css")
 
 
 def templates(package: str, style: str) -> Environment:
-    """Return an environment with the templates of a package, which may extend `layout.html`.
+    """Return an environment with a package's templates. They may extend `layout.html`.
 
-    `style` is the path that was passed to `add_style`. Pages use `color` and `logo_uri` if they are
-    given.
+    `style` is the path that was passed to `add_style`. The layout uses the variables `color` and
+    `logo_uri` if a page passes them.
     """
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__name__)])
     environment = Environment(loader=loader, autoescape=True)
@@ -46,8 +46,9 @@ def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
 def form_action(*, has_form: bool) -> str:
     """Return the `form-action` directive for a page's Content-Security-Policy, with its semicolon.
 
-    Return "" for a page with a form. Browsers would also apply the directive to each redirect after
-    the form: to the PSP, to the shop, and to any further address of the shop.
+    Return "" for a page with a form, because browsers would apply the directive to each redirect
+    after the form too. These redirects lead to the PSP, to the shop, and to any further address of
+    the shop.
     """
     return "" if has_form else "form-action 'none'; "
 

@@ -93,7 +93,7 @@ class AgreementDetails(Struct, frozen=True, kw_only=True):
     def of(cls, agreement: Agreement) -> Self:
         """Return the response for an agreement.
 
-        The fields of its terms and of its text are not nested, but fields of the response itself.
+        The fields of the agreement's terms and text become fields of the response itself.
         """
         return msgspec.convert(_fields(agreement), cls, from_attributes=True)
 

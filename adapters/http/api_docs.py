@@ -50,7 +50,8 @@ class ApiDocsFiles:
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Respond with a file, or with 304 if the browser has the same file. Raises HTTPNotFound.
 
-        Browsers send this request for each page, so an upgrade takes effect at once.
+        Browsers ask for the file each time that they load the page, so an upgrade takes effect at
+        once.
         """
         if name not in _CONTENT_TYPES:
             raise falcon.HTTPNotFound

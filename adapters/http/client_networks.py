@@ -30,8 +30,8 @@ def logged_network(address: str) -> str:
 def _network_of(address: str, *, of_ipv4: int) -> str:
     """Return the network of an address, with the prefix length `of_ipv4` for IPv4.
 
-    A socket on `::` shows 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291), which is an IPv4
-    address.
+    A socket that listens on `::` reports 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291). Such an
+    address is treated as IPv4.
     """
     try:
         client = ip_address(address)

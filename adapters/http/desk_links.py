@@ -212,9 +212,9 @@ class DeskResource:
 
 
 def _messages(desk: Desk, link: str, t: Catalog) -> dict[str, str]:
-    """Return the addresses with which the desk's device starts a text message or an e-mail.
+    """Return the `sms:` and `mailto:` links with which the desk's device starts a message.
 
-    The message contains the link, and a text in the guest's language.
+    The message contains the session's link and a text in the guest's language.
     """
     body = quote(t.text("desk.message", center=desk.center_name, link=link))
     subject = quote(t.text("form.title", center=desk.center_name))
@@ -228,6 +228,6 @@ def _code_of(link: str) -> segno.QRCode:
 
 
 def _drawn(link: str) -> Markup:
-    """Return a QR code as SVG to put into a page. The page sets the size of the code."""
+    """Return the QR code of a link as SVG to embed in a page. The page sets the size."""
     svg = _code_of(link).svg_inline(light=_WHITE, omitsize=True)
     return Markup(svg)  # noqa: S704 - safe, because segno draws numbers only

@@ -1,6 +1,6 @@
 """Turn refusals and faults into HTTP responses. This is the only module that does so.
 
-Refusals that concern HTTP itself, such as those of a path or a body, are defined here too.
+Refusals about HTTP itself, such as an unknown path or a malformed body, are defined here too.
 
 The code of a refusal is both the HTTP status and the `code` in the body. The header `Error-Type`
 contains the type of the refusal, which is the same for all its messages. Under `/api/v1`, the error
@@ -46,7 +46,7 @@ class InvalidRequest(Refusal):
 
 
 class UnknownQueryParameter(Refusal):
-    """The list does not have this query parameter.
+    """The operation that lists records does not accept this query parameter.
 
     If an unknown filter were ignored, the list would contain more than the client wanted.
     """

@@ -62,7 +62,7 @@ _LINK_PROBLEMS: Final = {
 }
 
 _BROWSER_COOKIE: Final = "cardonfile"
-"""The cookie with the secret of a browser in which a guest agreed."""
+"""The cookie with a secret that identifies the browser in which a guest agreed to a text."""
 _LINK_COOKIE: Final = "cardonfile-link"
 """The cookie with the key of the link that the browser opened last."""
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{22,64}")
@@ -161,7 +161,7 @@ _PROBLEMS: Final[Mapping[type[Exception], Problem]] = {
     PortalEnded: Problem(status=410, key="problem.portal_ended"),
     ProviderUnavailable: UNREACHABLE,
 }
-"""The texts for guests whose link leads nowhere."""
+"""The problems that are shown to guests whose link cannot be opened."""
 
 _UNDER_WAY: Final = Problem(
     status=503,
@@ -226,7 +226,8 @@ class HostedPayments:
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create the PSP's page and redirect to it, because the guest clicked on the button.
 
-        Browsers state the origin of the page that sent the form, but some programs do not.
+        Raises ClickedElsewhere if a page of another origin sent the form. Some programs do not
+        state the origin. Their forms are accepted.
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
@@ -335,7 +336,7 @@ class HostedPayments:
         pages={**_REDIRECTS_TO_SHOP, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Handle a return by form. The form's fields count as parameters, as in `come_back`.
+        """Handle a return by form as `come_back` does, with the fields of the form as parameters.
 
         The origin of the form is not checked, because any site could send the same values in a
         query.
@@ -454,7 +455,7 @@ def form_in(req: falcon.Request) -> Mapping[str, str]:
 
 
 def redirect(resp: falcon.Response, address: str) -> None:
-    """Respond with 303 and an address, which is not changed."""
+    """Redirect to `address` with 303, without encoding it."""
     # Falcon's own redirect would encode the address once more.
     resp.status = falcon.HTTP_303
     resp.set_header("Location", address)

@@ -134,7 +134,7 @@ class AccessLog:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Log the request with its route. The path itself contains ids of guests and tokens."""
+        """Log the request with its route, because its path contains ids of guests and tokens."""
         elapsed_seconds = time.perf_counter() - req.context.started_at
         # A client may send text of any length as the method.
         method = req.method if req.method in falcon.HTTP_METHODS else "other"

@@ -196,7 +196,11 @@ def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
 
 
 def _schema(name: str, schema: Json) -> Json:
-    """Return the schema of a type, with `default` and `required` as they apply to clients."""
+    """Return the schema of a type without defaults, and with the fields that are required.
+
+    The type of a request's body lists the required fields. A response always contains all fields
+    but `payment_reference`.
+    """
     body = _BODIES.get(name)
     if "properties" not in schema:
         # The schema describes the values of an enumeration.

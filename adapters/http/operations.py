@@ -62,7 +62,7 @@ def parameter(
 ) -> Json:
     """Return the OpenAPI description of a parameter. Its type is a UUID unless `schema` says so.
 
-    `place` is `path`, `query`, `header` or `cookie`. `known` are examples of values.
+    `place` is `path`, `query`, `header` or `cookie`. `known` contains example values.
     """
     described: Json = {
         "name": name,
@@ -113,10 +113,9 @@ def _nothing_responds() -> None:
 class Operation:
     """One HTTP method of one path, with its input, its response and its refusals.
 
-    It decorates the method of a resource that responds. The rest is taken from the signature of
-    that method: the names of its arguments (see `Dispatcher`), the type of its `body`, and the type
-    of its result, which is the body of the response with status 200. A method with an argument
-    `page` lists records.
+    It decorates the resource's method that responds. The signature of the method provides the names
+    of the arguments (see `Dispatcher`), the type of `body`, and the type of the result, which is
+    the body of the response with status 200. A method with an argument `page` lists records.
     """
 
     method: str
@@ -145,7 +144,7 @@ class Operation:
     refusals: Sequence[Refusal] = ()
     """The refusals of the use case. The refusals of the body and of the query are added to them.
 
-    Every operation with a `response` or a `media_type` has further refusals.
+    The document adds refusals that every operation with a `response` or a `media_type` has.
     """
     calls: type[UseCase] | None = None
     """The use case, which states the required permission; None if there is no caller."""
@@ -154,7 +153,7 @@ class Operation:
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Operations that take parameters from the response (OpenAPI Link Objects)."""
     pages: Mapping[int, str] = field(default_factory=dict)
-    """Statuses that are a redirect or an HTML page, for a guest's browser, and their meaning."""
+    """The meaning of each status that is a redirect or an HTML page, for a guest's browser."""
     handler: Handler = _nothing_responds
     takes: frozenset[str] = frozenset()
     """The names of the method's arguments."""

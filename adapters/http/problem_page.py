@@ -92,10 +92,10 @@ def show_page(
 ) -> None:
     """Respond with a page from the template `name`.
 
-    The page has the style of the center in `page_content` or `shows`. Its language is `language`.
-    By default, it is the language of the hosted page, or without `page_content` a language that the
-    browser accepts. The template gets `values` and the fields of `page_content`; `values` take
-    precedence.
+    The page has the style of the center in `page_content` or `shows`. The language of the page is
+    `language`, or by default the language of `page_content`. Without both, it is a language that
+    the browser accepts. The template gets `values`, `page_content` and the masked guest; `values`
+    take precedence.
     """
     if page_content is None or page_content.negotiated:
         resp.append_header("Vary", "Accept-Language")

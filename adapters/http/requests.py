@@ -52,7 +52,8 @@ class RequestBody(Struct, frozen=True, kw_only=True):
     """The body of a request. Unknown fields are ignored and never stored."""
 
     required: ClassVar[tuple[str, ...]]
-    """The fields that clients must send, for the document. The domain refuses a body without them.
+    """The fields that clients must send, for the OpenAPI document. The domain refuses a body without
+    these fields.
     """
 
 

@@ -516,7 +516,7 @@ class SessionResource:
         refusals=(errors.SessionNotFound(),),
     )
     def read(self, caller: Caller, guest_id: str, token_id: str) -> CardSessionState:
-        """Read the state of a session. After its end, it contains the account or the failure."""
+        """Read the state of a session, with the account or the failure if the session has ended."""
         session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
         return CardSessionState.of(session, self.links if shows_link else None)
 

@@ -31,8 +31,8 @@ _ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
 class Counts:
     """The metrics of this process. To count, call a metric with its labels.
 
-    Metrics that measure times also take a number of seconds. The calls never raise, so that a full
-    disk with the files of the metrics does not stop any work.
+    Metrics that measure times also take a number of seconds. The calls never raise. If the disk
+    that holds the metrics files is full, work goes on.
     """
 
     def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:

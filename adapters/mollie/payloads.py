@@ -43,7 +43,8 @@ _WHOLE: Final = frozenset({"ISK", "JPY"})
 def _by_tag(locales: str) -> Mapping[str, str]:
     """Return locales by language tag.
 
-    The first locale of each language is also returned by the tag without a region.
+    The first locale of each language has the tag without a region, such as `de`. Each further
+    locale has its full tag, such as `de-AT`.
     """
     by_tag: dict[str, str] = {}
     for locale in locales.split():
@@ -59,7 +60,9 @@ LOCALES: Final = _by_tag(
 """The languages of the hosted page by their tags ("Create payment", `locale`)."""
 
 _LOGOS: Final = {"American Express": "amex", "Diners Club": "diners"}
-"""The brands that clients know by other names. Other brands are in lower case, without spaces."""
+"""The names of brands that clients know by another name than Mollie's. Clients know each other brand
+by Mollie's name in lower case, without spaces.
+"""
 
 
 _Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+_[A-Za-z0-9]{1,64}\Z")]
@@ -68,7 +71,7 @@ _Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z]+_[A-Za-z0-9]{1,64}
 class Resource(msgspec.Struct, frozen=True, rename="camel"):
     """The fields that all objects have. `mode` is the mode of the key.
 
-    Other programs may have set `metadata`.
+    `metadata` may be any value, because other programs may have set it.
     """
 
     id: _Id
@@ -114,7 +117,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 _WALLETS: Final[Mapping[str | None, str]] = {"applepay": "apple_pay", "googlepay": "google_pay"}
-"""The names that clients know from other PSPs."""
+"""The names that other PSPs use for wallets, by Mollie's names."""
 
 _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": False}
 
@@ -122,8 +125,8 @@ _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": 
 class Payment(Resource, frozen=True, kw_only=True):
     """A payment of zero, whose page collects a card.
 
-    The guest can try one card, so the status `failed` is final. There is no status `authorized`,
-    because such a payment does not request a later capture.
+    The guest can try one card, so the status `failed` is final. The status `authorized` does not
+    occur, because it is only for payments that are captured later.
     """
 
     status: Literal["open", "pending", "paid", "canceled", "expired", "failed"]

@@ -121,7 +121,8 @@ class _Call(JsonApi):
         """Return the exception that `ask` raises for a response, or None if there is no failure.
 
         A fault that Mollie has saved under an idempotency key is permanent, so it becomes
-        ProviderRefused. If the call had created a page before the fault, nobody knows its address.
+        ProviderRefused. The call may have created a page before the fault, but nobody knows the
+        address of that page.
         """
         is_replayed = response.headers.get("idempotent-replayed") == "true"
         if is_replayed and response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -428,8 +429,8 @@ def _made_before(
     """Find the object that an earlier call created for the attempt, by its metadata.
 
     Return its id, or None. The list at `path` begins with the newest object. Raises ProviderRefused
-    if the list is too long to read, because a repeated call would not help. The page of an object
-    so far back in the list is over.
+    if the list is too long to read, because a repeated call would not help. An object so far back
+    in the list is so old that its page is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

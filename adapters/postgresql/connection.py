@@ -265,9 +265,9 @@ class Connections:
     ) -> None:
         """Set the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take. Commands pass None, so that statements
-        have no limit and units may read from a standby. `on_wait` is called with the seconds that
-        each unit has waited for a connection.
+        `statement_seconds` is how long a statement may take. The commands of `cardonfile` pass
+        None: their statements have no limit, and their units may read from a standby. `on_wait` is
+        called with the seconds that each unit has waited for a connection.
         """
         self._url = url
         self._on_wait = on_wait

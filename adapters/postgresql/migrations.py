@@ -2,7 +2,7 @@
 
 Tables, columns, defaults and migrations have the same names and values as in SQLite. Release 0.1.0
 did not support PostgreSQL. The columns `sequence` contain the order in which rows were created,
-which may have the same time.
+because several rows may have the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ WAIT_SECONDS: Final = 60
 """How long to wait for another process that migrates the same database."""
 
 TRIES: Final = 10
-"""The maximum number of tries after deadlocks. The service locks tables in another order."""
+"""The maximum number of tries. A try may end in a deadlock with the service, which locks tables in
+another order.
+"""
 
 _LOCK: Final = 7_290_110_336_212
 """The key of the advisory lock: a number that other programs are unlikely to use."""
@@ -41,7 +43,7 @@ _TYPES: Final = {
     "boolean": "boolean",
     "strict": "",
 }
-"""The types of PostgreSQL for the statements that both storages share."""
+"""PostgreSQL's types, for the statements that both storages share."""
 
 MIGRATIONS: Final = {
     "m005_release_0_2": f"""

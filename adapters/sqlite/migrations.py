@@ -35,7 +35,7 @@ _TYPES: Final = {
     "boolean": "integer",
     "strict": " STRICT",
 }
-"""The types of SQLite for the statements that both storages share."""
+"""SQLite's types, for the statements that both storages share."""
 
 
 def migrate(path: Path) -> list[str]:
