@@ -67,27 +67,28 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     - `capabilities`: the capabilities of the PSP.
     - `account_settings`: the settings that each merchant account has.
     - `settings`: the names of all other variables that the plugin reads.
-    - `test_setting`: the setting that allows a PSP that takes only test cards. Such a PSP is
-      refused if there are live keys.
+    - `test_setting`: the setting with which an operator allows this PSP, if the PSP takes only test
+      cards. Such a PSP is refused in an installation with live keys.
 
     Functions:
 
-    - `read` returns the settings, or None if the PSP is not set up. The settings' `repr` must show
-      only addresses, and not even a merchant's id. Raises PspSettingsError, with one sentence, for
-      wrong settings.
+    - `read` returns the settings, or None if the PSP is not set up. The `repr` of the settings may
+      show addresses, but nothing else, not even a merchant's id. Raises PspSettingsError, with one
+      sentence, for wrong settings.
     - `accounts` returns the merchant accounts that have keys, or None if the PSP accepts any name.
     - `how_to_set_up` returns the end of a sentence about an account without keys, such as
       "set `CARDONFILE_…`".
-    - `make` returns the adapter, a subclass of PaymentProvider. It may be called twice, and the
-      process may fork afterwards, so it must not leave anything open. Raises PspSettingsError if a
-      package is missing.
+    - `make` returns the adapter, a subclass of PaymentProvider. `make` may be called twice, and the
+      process may fork afterwards, so `make` must not leave anything open. Raises PspSettingsError
+      if a package is missing.
     - `live_setting` returns the name of a setting that contains a key for real cards, or None.
     - `is_live` returns whether an account takes real cards, or None if its keys do not show that.
     - `currency` returns the currency that is set for an account (ISO 4217), or None.
     - `add_routes` adds the PSP's own pages to the application, below `/<name>-…/`.
     - `background` returns work that runs in the worker's process. It receives the URL for the PSP's
       webhooks.
-    - `database` returns the SQLite file of the PSP, which backups include, or None.
+    - `database` returns the path of the PSP's SQLite file, or None if there is no such file.
+      Backups include the file.
     - `check` tries the keys of an account, and looks for other faults at the PSP. It receives the
       URL to which the PSP should send webhooks. It must not change anything at the PSP or raise
       exceptions, and takes at most 5 seconds.

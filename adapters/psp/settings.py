@@ -31,10 +31,12 @@ class AccountSettings:
 
     `CARDONFILE_ACME_API_KEY` belongs to the account `default`, and `CARDONFILE_ACME_SPAIN_API_KEY`
     to the account `spain`. The names of accounts consist of lower-case letters, digits and
-    underscores, so that two accounts cannot share a setting.
+    underscores. If they could contain capital letters too, the settings of two accounts could have
+    the same name.
 
     The settings in `distinct` must differ between all accounts. If they did not, cards and webhooks
-    could be assigned to the wrong account. They may contain several values, separated by commas.
+    could be assigned to the wrong account. Such a setting may contain several values, separated by
+    commas.
     The settings in `addresses` are https addresses, or http addresses on loopback.
     """
 
@@ -65,7 +67,11 @@ class AccountSettings:
         return f"{self.prefix}{infix}{what}"
 
     def names(self, given: Iterable[str] = ()) -> frozenset[str]:
-        """Return the names of all settings of `default` and of the accounts in `given`."""
+        """Return the full names of all settings of `default` and of the accounts in `given`.
+
+        `given` contains names of environment variables. An account is in `given` if one of its
+        settings is.
+        """
         prefixes = {self.prefix} | {
             match[0].removesuffix(match["what"]) for match in self._matches(given)
         }
@@ -81,7 +87,7 @@ class AccountSettings:
 
         - A required setting is missing.
         - An account has an invalid name.
-        - Two `distinct` settings are equal.
+        - Two `distinct` settings have a value in common.
         - A setting contains characters other than printable ASCII, so it cannot be sent.
         - A setting in `addresses` is not an https address, or an http address on loopback.
         """
@@ -165,8 +171,8 @@ Keys = TypeVar("Keys")
 def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) -> Keys:
     """Return the keys of a merchant account.
 
-    Raises ProviderUnavailable if the account has no keys. Its work then waits, because an operator
-    may set keys later.
+    Raises ProviderUnavailable if the account has no keys. The work of the account then waits,
+    because an operator may set keys later.
     """
     if account not in accounts:
         raise ProviderUnavailable(

@@ -29,7 +29,7 @@ from domain.psps.payment_provider import FailureDetails, PaymentProvider, Provid
 from domain.psps.webhook import WebhookDelivery, WebhookNotice
 
 PSP_NOTE: Final = "PSP: "
-"""The beginning of the note in an exception that names the PSP whose adapter raised it."""
+"""The prefix of the note that is added to an adapter's exception. The PSP's name follows it."""
 
 
 class GuardedProvider(PaymentProvider):

@@ -87,7 +87,7 @@ class OutageLog:
             log.warning("psp_back", **call)
 
     def note_missing(self, account: PspAccount, operation: str, field: str) -> None:
-        """Log once that a response lacks a field, so that its card cannot be stored."""
+        """Log once that a card cannot be stored because the response lacks a field."""
         with self._lock:
             is_new = (account, operation, field) not in self._missing
             self._missing.add((account, operation, field))

@@ -17,8 +17,8 @@ from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 PAGES = msgspec.json.Decoder(list[AcmePage])
 AT_ONCE = timedelta(seconds=1)
 LIST_LAG = timedelta(seconds=11)
-"""The time until the list shows the page of an earlier call. A call starts within 1 second and may
-end 5 seconds later, and the list is 5 seconds behind.
+"""The longest time after which the list shows the page of an earlier call. The call starts within
+1 second and takes at most 5 seconds. The list then shows the page within 5 seconds.
 """
 
 

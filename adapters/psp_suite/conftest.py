@@ -67,7 +67,8 @@ def psp(
 ) -> Iterator[PspUnderTest]:
     """Start a PSP without any records. Its adapters are wrapped by `watched`.
 
-    By default, an adapter that uses `adapters.psp.http` does not pause between two tries.
+    An adapter that uses the default RetryPolicy of `adapters.psp.http` does not pause between two
+    tries.
     """
     monkeypatch.setattr(http, "RetryPolicy", partial(http.RetryPolicy, pause_seconds=0))
     with closing(request.param(tmp_path)) as psp:

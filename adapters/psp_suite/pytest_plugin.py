@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Load the classes before the suite is collected, so that a UsageError ends the run.
 
-    In a worker of pytest-xdist, the error would not be shown, so `psps` loads the classes there.
+    A worker of pytest-xdist could not show the error. In a worker, `psps` loads the classes.
     """
     config = collector.config
     if (

@@ -49,9 +49,11 @@ _VALUE: Final = re.compile(rb'(:\s*)(?:"[^"]*"|[0-9]+)')
 class RemotePspUnderTest(PspUnderTest):
     """Causes all trouble through a stand-in server. A subclass adds the PSP's own formats.
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.server = StandInServer(self.respond, api="/v1/")
+    The subclass creates the stand-in:
+
+        def __init__(self, folder: Path) -> None:
+            super().__init__(folder)
+            self.server = StandInServer(self.respond, api="/v1/")
     """
 
     server: StandInServer
@@ -64,14 +66,19 @@ class RemotePspUnderTest(PspUnderTest):
     def error(self, trouble: Trouble) -> Response:
         """Return the error response with which the PSP reports a kind of trouble.
 
-        By default, the status is 400, 401, 403, 404, 429 or 503. Override this method to return the
-        body that the PSP uses, its status for REFUSED, and its form of Retry-After with 17 seconds.
+        By default, the status is 400, 401, 403, 404, 429 or 503, and the body is an empty JSON
+        object. Override this method to return the PSP's own body, and its status for REFUSED if the
+        status is not 400. If the PSP does not send Retry-After in seconds, return its own header
+        for TOO_MANY, with a wait of 17 seconds.
         """
         return json_response({}, _STATUSES[trouble])
 
     @abstractmethod
     def unknown_status(self, sound: Response) -> Response:
-        """Return `sound`, a response about a page, with an unknown value as the page's status."""
+        """Return a copy of `sound` in which the page has a status that is unknown to the adapter.
+
+        `sound` is a correct response about a page.
+        """
 
     @override
     def close(self) -> None:

@@ -212,7 +212,8 @@ class Session:
     def prepare(self, method: Method) -> Callable[[], object]:
         """Return a function that calls a method of the adapter, and that can be called repeatedly.
 
-        Each call of the function for START uses the same guest, who is new to the PSP.
+        For START, every call of the function sends the same request, for a guest who is new to the
+        PSP.
         """
         if method is Method.START:
             request = a_request(self.psp, guest_id=OTHER_GUEST_ID)

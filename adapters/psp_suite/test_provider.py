@@ -93,12 +93,16 @@ NAMES: Final = (
     "_Harbor_ **Spa** `1` ~~2~~ # 3 [Spa](https://spa.example) https://www.spa.example",
     "{{ Harbor }} {% Spa %} $1 %s \\*",
 )
-"""Names of centers with HTML, Markdown and templates, which some PSPs would render."""
+"""Names of centers that contain HTML, Markdown or template syntax. Some PSPs would render these."""
 _TIME: Final = re.compile("[0-9]{10,}")
 UNKNOWN: Final = ("0", "?0")
-"""Suffixes that make an unknown reference out of a known reference. A path must quote them."""
+"""Suffixes that turn a known reference into an unknown reference. An adapter must quote them in a
+path.
+"""
 CLOSES: Final = ("close", "cancel", "expire", "void", "deactivate", "abort")
-"""Ends of paths that close a page at some PSPs. An unknown reference must not lead there."""
+"""Last parts of paths that close a page at some PSPs. The tests append them to a reference. If an
+adapter did not quote the reference, its call would close another page.
+"""
 _BROKEN: Final = (b"", b"null", b"7", b"{", b"{}", b'{"type": "\xff"}', b"\xff\xfe")
 BROKEN_JSON: Final = (*_BROKEN, b"[" * 100_000, b'{"x":' * 100_000)
 BILLING: Final = replace(
@@ -202,7 +206,11 @@ class TestStart:
 
 
 def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bool:
-    """Return whether the page shows the consent exactly if the PSP's capabilities require that."""
+    """Return whether the page treats the consent as the PSP's capabilities state.
+
+    If `shows_consent` is set, the page must contain the whole text. If not, the page must not
+    contain the whole text.
+    """
     return (consent.text in psp.read_page(page)) is psp.plugin.capabilities.shows_consent
 
 
@@ -325,7 +333,8 @@ class TestPage:
 def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
     """Start a page for a guest who is new to the PSP, and return the page.
 
-    If the PSP raises NotFound first, the call is repeated when NotFound is confirmed.
+    The first call may raise NotFound. The call is repeated after UNKNOWN_FOR, when another NotFound
+    would count as confirmed.
     """
     psp = session.psp
     request = a_request(psp, live_until=psp.clock.now() + 120 * MINUTE, **changes)
@@ -416,7 +425,7 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
 
 
 def reported(facts: Facts) -> Sequence[GuestCard]:
-    """Return one card if the PSP's outcomes are reported by evidence only, otherwise no cards."""
+    """Return one card if only evidence reports the PSP's outcomes. If not, return no cards."""
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
 
@@ -1364,8 +1373,9 @@ def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
 def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
     """Yield each kind of trouble at each call of each method.
 
-    The last value is 1 if the trouble ends after that call, or None if it lasts. Even lasting
-    trouble is not permanent: it passes, or an operator corrects the key or the address.
+    Each item contains the method, the number of the call, the trouble, and the number of calls that
+    meet the trouble. This number is 1, or None if the trouble lasts. Even lasting trouble ends: it
+    passes, or an operator corrects the key or the address.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
@@ -1380,7 +1390,10 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
 
 
 def after(method: Method, before: object) -> object:
-    """Return the expected effect of a method that was called once."""
+    """Return the expected `Session.effect` after one call of a method.
+
+    `before` is the effect before the call.
+    """
     match method, before:
         case Method.START, int(pages):
             return pages + 1

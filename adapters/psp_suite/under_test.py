@@ -54,29 +54,29 @@ class Ability(Enum):
     BATCHES = auto()
     """One webhook may contain several events."""
     TELLS_OUTCOME = auto()
-    """The PSP can be asked for the outcome of a page. If only webhooks report it, write `evidence`.
-    """
+    """The PSP can be asked for the outcome of a page. Without this ability, override `evidence`."""
     IDEMPOTENCY_KEYS = auto()
-    """The PSP handles repeated and concurrent calls once. Without keys, an adapter looks in a list
-    first.
+    """The PSP handles repeated and concurrent calls with the same key once. Without this ability,
+    the adapter looks in a list before it creates a page.
     """
     NAMES_SESSIONS = auto()
     """The response to a new page names the session, so that a response about another page is
     noticed.
     """
     NAMES_GUESTS = auto()
-    """The PSP names each guest itself. Without it, the adapter chooses the name from `guest_key`.
+    """The PSP chooses the reference of each guest. Without this ability, the adapter derives the
+    reference from `guest_key`.
     """
     CHECKS_ADDRESSES = auto()
     """The PSP reports the bank's check of an address, as `Capabilities.checks_addresses` says."""
     CLOSES_PAGES = auto()
     """The PSP, or at least its stand-in, can end a page early: see `Capabilities.closes_pages`."""
     SECOND_CARD = auto()
-    """The page takes another card after a refused card. Without it, the link leads to the next
-    page.
+    """The page takes another card after a refused card. Without this ability, the guest tries the
+    other card on the session's next page.
     """
     COUNTS_REFUSALS = auto()
-    """The PSP reports how many cards a page has refused, even when it has a card or is closed."""
+    """The PSP reports how many cards a page has refused, even if it has a card or is closed."""
     FORGETS_GUESTS = auto()
     """The PSP can delete a guest, as the plugin's `Capabilities.forgets_guests` says."""
     READS_CARDS = auto()
@@ -101,7 +101,7 @@ class GuestCard(Enum):
     WRONG_ADDRESS = auto()
     """Accepted, but the address check fails."""
     UNCHECKED_ADDRESS = auto()
-    """Accepted, but the bank cannot check the address. Leave it out if there is no such card."""
+    """Accepted, but the bank cannot check the address. `Facts.cards` may lack this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Facts:
     - `cards`: the test cards.
     - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
     - `refusal_codes`: the `refusal_code` for REFUSED, and for CHALLENGED after a failed challenge.
-      Leave it out if the PSP does not report codes.
+      Leave out the whole mapping if the PSP does not report codes.
     - `nullable`: the names of fields about a card that may be null according to the PSP. They are
       in responses, or in webhooks if only webhooks report the card.
     - `address_fields`: the fields of a billing address that the PSP accepts.
@@ -207,12 +207,14 @@ class Facts:
       its guest.
     - `broken_events`: bodies of telling events with a missing or wrong field. The keys name the
       fault.
-    - `misdirected`: other addressees of a correctly signed webhook, such as live mode.
+    - `misdirected`: names for the wrong addressees of a correctly signed webhook, such as "live
+      mode" for an account in test mode. The adapter must reject such a webhook.
 
     Calls:
 
     - `calls`: how many calls each method makes without faults. START is counted for a new guest.
-    - `live_settings`: the settings to change for real cards, such as `{"API_KEY": "live_…"}`.
+    - `live_settings`: the settings with which the account takes real cards, such as
+      `{"API_KEY": "live_…"}`. They replace those in `settings`.
     - `resolution`: the unit of the PSP's times.
     - `list_lag`: the longest time until the PSP's lists show the page of a repeated call.
     - `abilities`: the PSP's abilities.
@@ -264,7 +266,7 @@ class PspUnderTest(ABC):
     """The clock of the adapter and the stand-in. It moves only when a test moves it."""
 
     ids: Ids
-    """Creates the ids of sessions. For a PSP that remembers them, create new ids in each run."""
+    """Creates the ids of sessions. If the PSP remembers them, create new ids in each run."""
 
     keys: Sequence[str] = ()
     """The keys with which the adapter calls a REMOTE PSP. No log may contain them.
@@ -281,7 +283,7 @@ class PspUnderTest(ABC):
 
     @classmethod
     def not_tested(cls) -> Sequence[str]:
-        """Return the names of the parts that the suite does not test, because the facts lack them."""
+        """Return the names of the parts that are not tested, because the author left them out."""
         facts = cls.facts
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
@@ -391,8 +393,9 @@ class PspUnderTest(ABC):
     def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
         """Cause trouble from the `from_call`-th call on, counted from now, until `recover`.
 
-        With `calls`, the trouble ends after that number of calls. NONSENSE and UNKNOWN_STATUS are
-        sent after the PSP has handled the call. They only have to work for existing pages.
+        With `calls`, the trouble ends after that number of calls. For NONSENSE and UNKNOWN_STATUS,
+        the PSP handles the call before it sends such a response. These two kinds only have to work
+        for calls about existing pages.
         """
 
     def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:
@@ -415,7 +418,7 @@ class PspUnderTest(ABC):
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def handle_late_calls(self) -> None:
-        """Handle the calls that met CALL_LATE.
+        """Handle the calls that CALL_LATE has held back.
 
         Called only for a PSP with REMOTE and without IDEMPOTENCY_KEYS.
         """
