@@ -124,7 +124,7 @@ def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON ty
 
 
 def _sorted(value: object) -> str:
-    """Return a value as JSON to compare it with another. In Python, 1 equals True."""
+    """Return a value as JSON to compare it with another value. In Python, 1 equals True."""
     return json.dumps(value, sort_keys=True)
 
 

@@ -62,7 +62,7 @@ def reason_of(error: OSError | http.client.HTTPException) -> str:
 
 
 def begin(work: Callable[[], Returned]) -> Future[Returned]:
-    """Run work in a daemon thread, and return its future result.
+    """Run work in a daemon thread, and return a Future for its result.
 
     Use this for work that has no time limit, such as a call of the system's resolver. A daemon
     thread does not prevent the process from ending.

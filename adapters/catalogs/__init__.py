@@ -63,7 +63,7 @@ class Catalog:
         return text.format(**values) if values else text
 
     def group(self, key: str) -> Mapping[str, str]:
-        """Return the texts of one table for a script. The last part of each key is its name."""
+        """Return the texts of one table for a script, each under the last part of its key."""
         return {name: each for name, each in self._found(key).items() if isinstance(each, str)}
 
     def _found(self, key: str) -> Any:  # a text, or a table of texts
@@ -98,7 +98,7 @@ def _read(language: str) -> Catalog:
 
 
 def accepted_languages(header: str | None) -> Sequence[str]:
-    """Return the languages of an Accept-Language header, the best first (RFC 9110, section 12.5.4).
+    """Return the languages of an Accept-Language header, most preferred first (RFC 9110, 12.5.4).
 
     Malformed parts are left out, and so is `*`, because it does not name a language.
     """

@@ -229,9 +229,9 @@ class OutOfOrder(Exception):
 class FakePsp:
     """A PSP with a separate database file. Every method may raise PspUnavailable.
 
-    Card numbers and CVCs are not stored. Of a card number, only a keyed hash and the last four
-    digits are stored. Webhooks are signed with `webhook_secret`. A shop needs `charge_key` to charge
-    cards. `events_written` is set after every change of a page, and wakes the sender of webhooks.
+    Card numbers and CVCs are not stored. Only a keyed hash and the last four digits of each number
+    are kept. Webhooks are signed with `webhook_secret`. A shop needs `charge_key` to charge cards.
+    `events_written` is set after every change of a page, which wakes the sender of webhooks.
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:

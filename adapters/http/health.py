@@ -16,7 +16,7 @@ from domain.errors import ServiceUnavailable
 from domain.storage import Storage
 
 CHECK_EVERY_SECONDS: Final = 60.0
-"""How often a process checks whether a worker runs if nobody requests `/readyz`."""
+"""How often a process checks whether a worker runs, even if nobody requests `/readyz`."""
 
 READY: Final = "ready"
 READY_WITHOUT_WORKER: Final = "ready, but no worker has run for a minute"

@@ -455,7 +455,7 @@ def form_in(req: falcon.Request) -> Mapping[str, str]:
 
 
 def redirect(resp: falcon.Response, address: str) -> None:
-    """Redirect to `address` with 303, without encoding it."""
+    """Redirect to `address` with 303, without encoding the address once more."""
     # Falcon's own redirect would encode the address once more.
     resp.status = falcon.HTTP_303
     resp.set_header("Location", address)

@@ -52,8 +52,8 @@ class RequestBody(Struct, frozen=True, kw_only=True):
     """The body of a request. Unknown fields are ignored and never stored."""
 
     required: ClassVar[tuple[str, ...]]
-    """The fields that clients must send, for the OpenAPI document. The domain refuses a body without
-    these fields.
+    """The fields that clients must send, for the OpenAPI document. The domain refuses a body that
+    lacks any of them.
     """
 
 

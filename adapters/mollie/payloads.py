@@ -60,8 +60,8 @@ LOCALES: Final = _by_tag(
 """The languages of the hosted page by their tags ("Create payment", `locale`)."""
 
 _LOGOS: Final = {"American Express": "amex", "Diners Club": "diners"}
-"""The names of brands that clients know by another name than Mollie's. Clients know each other brand
-by Mollie's name in lower case, without spaces.
+"""The names that clients use for these brands at Mollie. For any other brand, clients use the name
+at Mollie in lower case, without spaces.
 """
 
 

@@ -265,8 +265,8 @@ class Connections:
     ) -> None:
         """Set the address of the database, and the maximum number of connections.
 
-        `statement_seconds` is how long a statement may take. The commands of `cardonfile` pass
-        None: their statements have no limit, and their units may read from a standby. `on_wait` is
+        `statement_seconds` is how long a statement may take. With None, which the commands of
+        `cardonfile` pass, statements have no limit, and units may read from a standby. `on_wait` is
         called with the seconds that each unit has waited for a connection.
         """
         self._url = url

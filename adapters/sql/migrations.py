@@ -26,7 +26,9 @@ QUEUES: Final = """
         due_at
     ) WHERE due_at IS NOT NULL
 """
-"""Statements that index due rows by the target of their calls and by their kind."""
+"""Creates the indexes of the queues. The name of a queue consists of the target of its calls and
+the kind of its rows.
+"""
 
 CONSENTS_OF_SESSIONS: Final = """
     SELECT account_id, card_sessions.token_id,
@@ -37,16 +39,17 @@ CONSENTS_OF_SESSIONS: Final = """
     FROM card_sessions JOIN payment_accounts USING (account_id)
     WHERE attempt -> 'request' -> 'consent' ->> 'text' IS NOT NULL
 """
-"""Copy the consents from the sessions that stored or renewed an account.
+"""Selects the consents of the sessions that stored or renewed an account.
 
-An account records only the time of the latest consent. Before a renewal, the guest agreed no later
-than at the end of the session.
+An account records only the time of its latest consent, which may be from a later renewal. The
+guest agreed to a session's text no later than at the end of the session, so the earlier of these
+two times is used.
 """
 
 LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
-"""A default in the past for new columns. A card that an earlier release stores beside this release
-is therefore due for reading, and a session of an earlier release is due for the event about an
-unopened link.
+"""A default in the past for new columns, for the rows that an earlier release still adds during an
+upgrade. A card of that release is therefore due for reading, and a session of that release is due
+for the event about an unopened link.
 """
 
 RECORDS_FOR_OPERATORS: Final = f"""
@@ -156,8 +159,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
 """Tables for operators: consents, workers, the audit trail, erasures, settings, languages, times,
 codes, and data for later charges.
 
-The databases have their own types, and SQLite's new tables are strict. `text_id` stands for the
-function below.
+`{uuid}`, `{time}`, `{json}` and `{boolean}` stand for each database's own types. `{strict}` makes
+SQLite's new tables strict. `{text_id}` stands for an expression like the function `text_id`.
 """
 
 RELEASE_0_3: Final = """

@@ -21,7 +21,7 @@ class Dialect:
     """The reference of a session's current page, written as in its index."""
 
     among_ids: str
-    """The condition that the preceding column is in `:ids`, a list."""
+    """The end of a condition that requires the column before it to be in the list `:ids`."""
 
     order_of_creation: str
     """The column that orders rows with the same time."""

@@ -92,7 +92,7 @@ class OnFirstUse(Generic[Port]):
 class SqlUnit:
     """A unit of work whose repositories use this transaction.
 
-    If the transaction is read-only, it refuses writes and commits.
+    A read-only transaction refuses writes and commits.
     """
 
     centers: OnFirstUse[Centers] = OnFirstUse(SqlCenters)

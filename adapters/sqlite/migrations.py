@@ -42,9 +42,9 @@ def migrate(path: Path) -> list[str]:
     """Apply all pending migrations in one transaction, and return their names in order.
 
     May be called more than once, and in several processes at once: one process applies the
-    migrations, and the others return an empty list. A missing file is created with mode 0600, which
-    SQLite also gives to the other two files. Raises DatabaseUnusable, ServiceUnavailable, or
-    OSError if the file cannot be created.
+    migrations, and the others return an empty list. A missing file is created with mode 0600.
+    SQLite gives the same mode to the write-ahead log and its index. Raises DatabaseUnusable,
+    ServiceUnavailable, or OSError if the file cannot be created.
     """
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)

@@ -1,8 +1,8 @@
 """Translate requests into Stripe's parameters, and Stripe's responses into outcomes.
 
-Each class contains the fields that are read from one object in Stripe's API reference, with the
-names that they have there. A response in another form, or with a value that is not listed there, is
-not usable.
+Each class contains the fields that are read from one object of Stripe's API. The fields have the
+names in Stripe's API reference. A response in another form, or with a value that the reference does
+not list, is not usable.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ LINK: Final = "link"
 """
 
 DETACH_GRACE: Final = timedelta(minutes=1)
-"""The maximum time that Stripe needs to attach the card of a completed page to the customer.
+"""How long Stripe may take to attach the card of a completed page to the customer.
 
-Stripe attaches it at the end of the confirmation, which a challenge may prolong.
+Stripe attaches the card at the end of the confirmation, which a challenge may prolong. A card that
+is not attached after this time was detached.
 """
 
 BRANDING: Final = "branding_settings"

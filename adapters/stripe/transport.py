@@ -54,8 +54,9 @@ class Transport(stripe.HTTPClient):
 
 
 def _is_worth_repeating(response: Response) -> bool:
-    """Return whether the same request may succeed later. A header of the response may state that.
+    """Return whether the same request may succeed later.
 
+    The header Stripe-Should-Retry takes precedence over the status of the response.
     See "Errors" and "Advanced error handling" in Stripe's API reference.
     """
     advice = response.headers.get("stripe-should-retry")

@@ -35,7 +35,9 @@ _MADE_WITH = (
     "SELECT agreement_id FROM agreements JOIN card_sessions USING (token_id) "
     "WHERE card_sessions.account_id = {account_id}"
 )
-"""Finds the agreements of an account, and those that have moved from it."""
+"""Finds the agreements of an account. Agreements that were made with the account, but have moved to
+another account, are found too.
+"""
 
 
 class SqlReservationTexts(Repository, ReservationTexts):

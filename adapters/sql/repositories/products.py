@@ -24,7 +24,7 @@ _PUT_PRODUCT: Final = (
 
 
 class SqlProducts(Repository, Products):
-    """Stores products. A product keeps its first position within its center."""
+    """Stores products. A product keeps the position that it was first given at its center."""
 
     @override
     def get(self, product_id: ProductId) -> Product | None:

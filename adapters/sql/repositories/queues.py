@@ -74,9 +74,10 @@ class Queues(Table[Record]):
         return f"SELECT due_at {self._with_due_at}"
 
     def _of_queues(self, selected: str, now: datetime) -> Cursor:
-        """Run a SELECT over the names of all queues. The first name is empty, and the last is NULL.
+        """Run a SELECT with one row for each queue, and with a further row at each end.
 
-        `selected` is the list of expressions to select.
+        `selected` is the list of expressions to select. In them, `queue` is the name of the queue.
+        The name is empty in the first row and NULL in the last row.
         """
         return self._transaction.execute(
             "WITH RECURSIVE queues (queue) AS (SELECT '' UNION ALL SELECT ("

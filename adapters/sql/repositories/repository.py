@@ -25,7 +25,7 @@ EVENTS_ARE_EVIDENCE: Final = (
     "EXISTS (SELECT 1 FROM agreements JOIN guests ON guests.id = agreements.guest_id "
     "WHERE token_id = :token_id)"
 )
-"""Whether the events of a session are kept with its agreement."""
+"""The SQL condition under which a session's events are kept because an agreement needs them."""
 
 
 def where(conditions: Mapping[str, object]) -> str:

@@ -60,7 +60,7 @@ _COUNTED: Final = {
     Counted.SESSIONS: ("card_sessions", "created_at"),
     Counted.REFUSED_CARDS: ("refused_cards", "refused_at"),
 }
-"""The table with the entries that a limit counts, and the column with their time."""
+"""The table of the entries that a limit counts, and the column with the time of an entry."""
 
 _COUNTED_PER: Final = {
     # The condition is written with NOT, so that SQLite searches the few rows of the guest
@@ -474,7 +474,10 @@ class SqlRefusedCards(Repository, RefusedCards):
 
 
 def _nth_latest(limit: CardLimit) -> str:
-    """Return the query for the time of the n-th latest entry of a limit of n. It may be NULL."""
+    """Return a subquery for the time of the n-th latest entry, where n is the limit.
+
+    The time is NULL if there are fewer entries, so that the limit is not reached.
+    """
     table, time = _COUNTED[limit.counted]
     return (
         f"(SELECT {time} FROM {table} WHERE {_COUNTED_PER[limit.per]} "
