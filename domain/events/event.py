@@ -86,7 +86,7 @@ ENDPOINT_TYPES: Final = tuple(each for each in EventType if each is not EventTyp
 
 MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_STORED: "A card was stored.",
-    EventType.ACCOUNT_RENEWED: "A card on file has a new expiry date and a new payment reference.",
+    EventType.ACCOUNT_RENEWED: "A guest typed a card on file again, so its payment reference may be new.",
     EventType.ACCOUNT_UPDATED: "The bank has given a card on file a new number or expiry date.",
     EventType.ACCOUNT_REMOVED: "A card was removed.",
     EventType.ACCOUNT_EXPIRING: "A card expires in 30 days or in 7 days.",
