@@ -17,11 +17,13 @@ from domain.storage import WriteUnit
 
 
 def end_and_blank(unit: WriteUnit, note_event: NoteEvent, guest_id: GuestId, now: datetime) -> bool:
-    """Remove a guest and the guest's cards, end open sessions, and clear personal data.
+    """Remove a guest and the guest's cards, cancel open sessions, and clear personal data.
 
-    A session that is not over keeps the data that is needed to ask the PSP about it: the parameters
-    of its page, the evidence and `redirect_uri`. Return whether all sessions are over. May be
-    called more than once. The caller commits the unit.
+    The PSP may still have to be asked about a cancelled session. Such a session is not over, and
+    keeps the data that the question needs: the parameters of its page, the evidence and
+    `redirect_uri`. Return whether all of the guest's sessions are over.
+
+    May be called more than once. The caller commits the unit.
     """
     # Each call removes the guest, because a request may store the guest on PostgreSQL during the
     # erasure.

@@ -27,9 +27,10 @@ class EraseGuest:
     are kept.
 
     The guest is added to `file` just before the commit. If the process dies between the two steps,
-    the file contains a guest who is not erased, and `again` erases that guest. In the opposite
-    order, a restored backup could contain an erased guest who is not in the file. The guests who
-    were merged into the guest are added too, in case `MergeGuests` has not added them yet.
+    the file contains a guest who is not erased, and `repeat_from_file` erases that guest. In the
+    opposite order, a restored backup could contain an erased guest who is not in the file. The
+    guests who were merged into this guest are added too, in case `MergeGuests` has not added them
+    yet.
 
     Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
     or GuestNotFound if nothing is stored about the guest.
@@ -72,8 +73,10 @@ class EraseGuest:
     def repeat_from_file(self) -> list[GuestId]:
         """Repeat the erasures and merges that are in `file` but not in the database.
 
-        Return the erased and merged guests. Guests who are not in the database are included, so
-        that their ids cannot be reused. If a card of a guest to merge cannot be decoded,
+        Guests without data in the database are erased too, so that their ids cannot be reused.
+        Return all guests whose erasure or merge was repeated.
+
+        A guest cannot be merged if one of the cards cannot be decoded. In this case,
         RecordUnreadable is raised after all other guests were processed.
         """
         with self.storage.read() as unit:

@@ -48,35 +48,42 @@ class Erasure:
         return now >= self.erased_at + MAX_REQUEST_DURATION
 
     def checked(self, now: datetime) -> Erasure:
-        """Return the erasure after a check. The wait before the next check grows each time."""
+        """Return the new state of this erasure after a check.
+
+        The wait before the next check grows each time.
+        """
         # A clock that was ahead may have set this time.
         erased_at = min(self.erased_at, now)
         return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
 
     def due_after(self, *times: datetime, now: datetime) -> Erasure:
-        """Return the erasure with its next check due when all `times` have passed.
+        """Return a copy of this erasure whose next check is due after all `times`.
 
-        The next check also waits until `may_be_done`. The check is due in 30 seconds at the
-        earliest, and in an hour at the latest.
+        The next check also waits until `may_be_done` is true. The check is due in 30 seconds at
+        the earliest, and in an hour at the latest.
         """
         may_be_done_at = self.erased_at + MAX_REQUEST_DURATION
         due_at = max(now + MIN_BACKOFF, may_be_done_at, *times)
         return replace(self, due_at=min(due_at, now + MAX_BACKOFF))
 
     def unknown(self, now: datetime) -> Erasure:
-        """Return the erasure after a PSP answered that it does not know the guest.
+        """Return the new state of this erasure after a PSP reported the guest as unknown.
 
-        The PSP may not know the guest yet, so it is asked again when its answer can be confirmed.
+        The PSP may not know the guest yet, so the next check is due when a repeated answer would
+        be final (`is_confirmed`).
         """
         since = min(self.unknown_since or now, now)
         return replace(self, unknown_since=since, due_at=since + UNKNOWN_FOR)
 
     def waiting_for(self, accounts: Iterable[PspAccount]) -> Erasure:
-        """Return the erasure with `accounts` as the merchant accounts for which it waits."""
+        """Return a copy of this erasure that waits for the given merchant accounts."""
         return replace(self, waits_for=tuple(sorted(set(accounts))))
 
     def done(self, now: datetime, *, out_of_reach: Iterable[PspAccount] = ()) -> Erasure:
-        """Return the erasure as done: the guest's data is deleted, except at `out_of_reach`."""
+        """Return a copy of this erasure that is done.
+
+        `out_of_reach` are closed merchant accounts whose PSPs have not deleted the guest.
+        """
         done = replace(self.waiting_for(()), due_at=None, done_at=now)
         # The accounts that an earlier run of this erasure could not reach are kept.
         return replace(done, out_of_reach=tuple(sorted({*self.out_of_reach, *out_of_reach})))
@@ -90,7 +97,10 @@ class Erasures(Protocol):
         ...
 
     def get(self, guest_id: GuestId) -> Erasure | None:
-        """Return the erasure of a guest, or None. A write unit locks it."""
+        """Return the erasure of a guest, or None.
+
+        In a write unit, this call also locks the erasure.
+        """
         ...
 
     def update(self, erasure: Erasure) -> None:
@@ -117,7 +127,10 @@ class Erasures(Protocol):
         ...
 
     def merge_on(self, merged: GuestId, remaining: GuestId) -> None:
-        """Change the erasures of guests who were merged into `merged`: they now name `remaining`."""
+        """Record that `merged` was merged into `remaining`.
+
+        The erasures of the guests who were merged into `merged` then name `remaining` instead.
+        """
         ...
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
@@ -125,7 +138,7 @@ class Erasures(Protocol):
         ...
 
     def count_unfinished(self) -> Waiting:
-        """Return how many erasures are not done, and the time of the oldest of them."""
+        """Return how many erasures are not done, and when the oldest of these guests was erased."""
         ...
 
     def unfinished(self) -> Sequence[Erasure]:
@@ -155,16 +168,16 @@ class ErasureFile(Protocol):
         """Add a guest who was erased or merged at the given time.
 
         The entry is on disk when this returns. May be called more than once for the same guest.
-        Raises ServiceUnavailable.
+        Raises ServiceUnavailable if the file cannot be written.
         """
         ...
 
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file with the guest's references, in the order of the lines.
 
-        A merged guest is left out if another guest was later merged into that same guest. This is
-        possible only if a restored backup lacked the earlier merge, so that the guest existed once
-        more.
+        If a backup that lacks a merge is restored, the merged guest exists again, and another guest
+        can be merged into that guest. In this case, the later merge applies, and the guest who was
+        merged first is left out.
         """
         ...
 

@@ -47,8 +47,8 @@ class FinishErasures:
     the remaining guest. Both guests are also added to `file`, in case the process that merged them
     died before it could do so.
 
-    Work that is not possible yet is scheduled for the time when it will be possible. The waits grow
-    only if a PSP refuses, is unavailable or does not know the guest.
+    Work that is not possible yet is scheduled for the time when it will be possible. The waits
+    between checks grow only if a PSP refuses, is unavailable or does not know the guest.
 
     May be called at any time, also by several processes at once. If an erasure fails, the others
     are still tried, and then ServiceUnavailable or RecordUnreadable is raised.
@@ -115,7 +115,7 @@ class FinishErasures:
     def _end(self, unit: WriteUnit, guest_id: GuestId, now: datetime) -> tuple[bool, AtPsps]:
         """End open work and clear personal data that has appeared since the last check.
 
-        Return whether all sessions are over, and the guest's references at PSPs.
+        Return the guest's references at PSPs. Also return whether all sessions are over.
         """
         # This comes first: it removes cards that cannot be decoded, which `hand_over` would refuse.
         are_over = end_and_blank(unit, self.note_event, guest_id, now)
@@ -175,9 +175,9 @@ class FinishErasures:
     def _note(self, erasure: Erasure, *, before: Erasure) -> bool:
         """Store the new state of an erasure, and return True.
 
-        Return False, and store nothing, if the stored erasure differs from `before`. In this case,
-        more data has appeared, or another process has checked the erasure, and the next check is
-        scheduled.
+        If the stored erasure differs from `before`, store nothing and return False. Either more
+        data has appeared, or another process has checked the erasure. In both cases, the next check
+        is already scheduled.
         """
 
         def note(unit: WriteUnit) -> bool:
@@ -196,9 +196,10 @@ class FinishErasures:
         closed: frozenset[PspAccount],
         now: datetime,
     ) -> bool:
-        """Clear the data that was needed until now, and return True.
+        """Clear the references and tokens that the calls to PSPs needed, and return True.
 
-        Return False, and clear nothing, if a card has appeared meanwhile.
+        Return False, and keep this data, if something has appeared meanwhile about which a PSP
+        must still be called, such as a card.
         """
 
         def blank(unit: WriteUnit) -> bool:
@@ -249,7 +250,10 @@ class FinishErasures:
         at_psps: AtPsps,
         closed: frozenset[PspAccount],
     ) -> None:
-        """Clear references and tokens that the PSPs have deleted."""
+        """Clear the references and tokens that were kept for calls to PSPs.
+
+        If a PSP cannot delete guests, an expired session keeps its page.
+        """
         for session in unit.sessions.of_guest(guest_id):
             is_forgotten = session.configuration.psp_account in closed or self._forgets(session)
             if session.is_settled or is_forgotten:

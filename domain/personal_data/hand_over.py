@@ -34,7 +34,7 @@ def hand_over(
     If both guests have the same card at a center, the account with the later consent stays, and it
     gets the agreements of both. At each center, the default card of `remaining` remains the default.
     Stored requests to PSPs keep the id of `merged`. May be called more than once. The caller
-    commits the unit. Raises RecordUnreadable.
+    commits the unit. Raises RecordUnreadable if a card cannot be decoded.
     """
     active = lock_both(unit, merged, remaining)
     kept = [account for account in active if account.guest_id == remaining]

@@ -29,9 +29,11 @@ class MergeGuests:
 
     The cards, sessions and refusals of the merged guest move to the other guest. A merge cannot be
     undone. The remaining guest keeps the names and the default cards. The id of the removed guest
-    is never used again, and its `Erasure` names the remaining guest. `last_fours` are the last four
-    digits of all active cards of both guests, in any order. The permissions `guests:edit` and
-    `guests:erase` are required.
+    is never used again, and its `Erasure` names the remaining guest. The permissions `guests:edit`
+    and `guests:erase` are required.
+
+    `last_fours` shows that the caller has seen the present cards of both guests. It must contain
+    the last four digits of each of their active cards, in any order.
 
     Both guests are added to `file` after the commit, whereas an erased guest is added before the
     commit. If the file contained a merge that was not committed, the merge would be carried out
@@ -89,12 +91,15 @@ class MergeGuests:
     def repeat(self, merged: GuestId, remaining: GuestId, at_psps: AtPsps) -> bool:
         """Repeat a merge that is in `file` but not in the database, after a backup was restored.
 
-        Return True, or False if the remaining guest was erased and nothing was done. `at_psps` are
-        the references in the file. If `remaining` was later merged into a third guest, `merged` is
-        merged into that guest.
+        `at_psps` are the references of `merged` in the file. If `remaining` was later merged into a
+        third guest, `merged` is merged into that guest.
 
-        After the backup was restored, `remaining` may have been merged into `merged`. This later
-        merge then stands: it is added to the file, and the earlier merge is not repeated.
+        After the backup was restored, the guests may have been merged in the opposite direction:
+        `remaining` into `merged`. In this case, the merge in `file` is not repeated. Instead, the
+        opposite merge is added to `file`.
+
+        Return False, and do nothing, if the remaining guest was erased. In all other cases, return
+        True.
         """
 
         now = self.clock.now()

@@ -1,4 +1,4 @@
-"""A guest's browser enters the guest's own page."""
+"""A guest's browser begins a visit to the guest's own page."""
 
 from __future__ import annotations
 

@@ -20,11 +20,15 @@ class PortalUnknown(Exception):
 
 
 class PortalExpired(Exception):
-    """The link has expired, its access token is revoked, or another guest was merged into its guest."""
+    """The link has expired, or must no longer be used.
+
+    A link must no longer be used if the access token that made it is revoked, or if another guest
+    was merged into the guest of the link.
+    """
 
 
 class PortalEnded(Exception):
-    """The browser has not entered the page, or its visit has ended."""
+    """The browser has not begun a visit to the guest's own page, or the visit has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +46,10 @@ class Visited:
 
 
 def find_link(unit: UnitOfWork, secret: str, now: datetime) -> Visited:
-    """Return the portal session whose link contains `secret`. `accounts` is empty.
+    """Return the portal session whose link contains `secret`, with its guest and center.
 
-    A write unit locks the portal session. Raises PortalUnknown or PortalExpired.
+    The cards are not read, so the result's `accounts` is empty. In a write unit, this call also
+    locks the portal session. Raises PortalUnknown or PortalExpired.
     """
     session = unit.portal_sessions.with_secret(hash_of(secret))
     if session is None:
@@ -56,9 +61,9 @@ def find_link(unit: UnitOfWork, secret: str, now: datetime) -> Visited:
 
 
 def find_visit(unit: UnitOfWork, cookie: str | None, now: datetime) -> Visited:
-    """Return the portal session that a browser's cookie identifies.
+    """Return the portal session that a browser's cookie identifies, with the guest's cards.
 
-    A write unit locks the guest's cards. Raises PortalEnded.
+    In a write unit, this call also locks these cards. Raises PortalEnded.
     """
     portal_id, _, secret = (cookie or "").partition(".")
     known_id = plain_uuid(portal_id)

@@ -1,4 +1,4 @@
-"""Portal sessions: links to a guest's own page, and the browsers that entered it."""
+"""Portal sessions: links to a guest's own page, and the visits of browsers to the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ They are counted for each center, so that one shop cannot use up the links of an
 """
 MAX_VISITS: Final = 20
 """The maximum number of visits that a portal session has at the same time. A further visit ends the
-oldest.
+oldest visit.
 """
 VISIT_LIFETIME: Final = timedelta(hours=1)
 KEPT_FOR: Final = timedelta(days=7)
@@ -62,17 +62,20 @@ class PortalSession:
     visits: tuple[PortalVisit, ...] = ()
 
     def entered(self, secret: str, now: datetime) -> PortalSession:
-        """Return the session with another visit, whose cookie contains `secret`."""
+        """Return a copy of this session with one more visit.
+
+        `secret` is the secret in the cookie of the visiting browser.
+        """
         visit = PortalVisit(secret_hash=hash_of(secret), ends_at=now + VISIT_LIFETIME)
         going_on = [each for each in self.visits if now < each.ends_at]
         return replace(self, visits=(*going_on, visit)[-MAX_VISITS:])
 
     def ended(self, now: datetime) -> PortalSession:
-        """Return the session with its link expired and all its visits ended."""
+        """Return a copy of this session whose link has expired and whose visits have ended."""
         return replace(self, expires_at=min(self.expires_at, now), visits=())
 
     def has_visit(self, secret: str, now: datetime) -> bool:
-        """Return whether the visit whose cookie contains `secret` has not ended yet."""
+        """Return whether the browser with this secret is visiting the page at `now`."""
         return any(
             each.secret_hash == hash_of(secret) and now < each.ends_at for each in self.visits
         )
@@ -92,7 +95,7 @@ class PortalSessions(Protocol):
     def with_secret(self, secret_hash: str) -> PortalSession | None:
         """Return the portal session whose link's secret has this hash, or None.
 
-        A write unit locks the portal session.
+        In a write unit, this call also locks the portal session.
         """
         ...
 
@@ -103,7 +106,8 @@ class PortalSessions(Protocol):
     def of(self, guest_id: GuestId) -> Sequence[PortalSession]:
         """Return a guest's portal sessions, oldest first.
 
-        Until a write unit ends, other write units that call this method for the guest wait.
+        If a write unit has called this method, other write units that call it for the same guest
+        wait until the first unit ends.
         """
         ...
 

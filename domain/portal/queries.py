@@ -47,10 +47,12 @@ class PortalCard:
 
     `general` is the consent to charges that are not for a booking, or None if the guest gave no
     such consent. `running` are the agreements under which the card may be charged now.
-    If the guest removed the card now, it would stay on file for `running` until `stays_until`, or
-    would be removed at once if `stays_until` is None. `withdrawn_until` is the corresponding time
-    if the guest withdrew the consent instead. `may_be_replaced` is whether the page offers to
-    replace the card.
+
+    If the guest removed the card now, it would stay on file for these agreements until
+    `stays_until`. If the guest withdrew the general consent now, the card would stay on file until
+    `withdrawn_until`. Each of these times is None if the card would be removed at once.
+
+    `may_be_replaced` is whether the page offers to replace the card.
     """
 
     account: Account
@@ -83,7 +85,7 @@ class Portal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPortalLink:
-    """Use case: read the page that a link opens, whose button leads to the guest's own page.
+    """Use case: read the page that a link opens. Its button leads to the guest's own page.
 
     Changes nothing. `languages` are the languages in which the page exists. Raises PortalUnknown or
     PortalExpired.
@@ -143,7 +145,7 @@ def _portal(
     languages: Collection[str],
     accepted: Sequence[str],
 ) -> Portal:
-    """Return the content that both pages share."""
+    """Return the content that the guest's own page and the page with the button share."""
     center, session = visited.center, visited.session
     settings = unit.center_settings.get(center.id)
     return Portal(
@@ -159,7 +161,7 @@ def _portal(
 
 
 def _replacing(unit: UnitOfWork, visited: Visited) -> Replacing | None:
-    """Return the state of the guest's newest session, or None if it does not replace a card."""
+    """Return the state of the replacement in the guest's newest session, or None."""
     newest = newest_session(unit, visited.session)
     if newest is None or newest.replaces is None:
         return None

@@ -34,8 +34,8 @@ class ReplaceCard:
     guest agrees again to the bookings that are not over yet. The old card stays on file until the
     new card is stored (`take_replaced.py`).
 
-    A repeated call returns the same link while it works, so that a guest who presses the button
-    several times does not use up the `limits` against card testing.
+    As long as the link works, a repeated call returns the same link. A guest who presses the button
+    several times therefore does not use up the `limits` against card testing.
 
     Raises PortalEnded, PaymentAccountNotFound, PaymentConfigurationNotDone or CardLimitReached.
     """
@@ -103,7 +103,10 @@ class ReplaceCard:
 
 
 def newest_session(unit: UnitOfWork, of: PortalSession) -> CardSession | None:
-    """Return the guest's newest session at the center, if it was started after the link was made."""
+    """Return the newest card-addition session of a portal session's guest at its center.
+
+    Return None if there was no session after the portal session `of` was created.
+    """
     centers = frozenset({of.center_id})
     newest = unit.sessions.page(of.guest_id, centers, PageRequest(size=1)).items
     return next((each for each in newest if each.created_at >= of.created_at), None)
