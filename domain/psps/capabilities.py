@@ -76,7 +76,7 @@ class Capabilities:
         )
 
     def require_authentication(self, wanted: Authentication | None, provider: ProviderName) -> None:
-        """Raise InvalidField if `wanted` requires authentication and the PSP cannot require it."""
+        """Raise InvalidField if `wanted` is REQUIRED but the PSP cannot require authentication."""
         if wanted is Authentication.REQUIRED and not self.requires_authentication:
             raise InvalidField(
                 "authentication",

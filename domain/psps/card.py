@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from domain.identifiers import CardToken, GuestReference
 
 EXPIRY_NOTICES: Final = (30, 7)
-"""The numbers of days before a card's last day at which its expiry events are sent."""
+"""How many days before a card's last day each of its expiry events is sent."""
 
 
 class Funding(StrEnum):
@@ -57,9 +57,9 @@ class Card:
     wallet: str | None = None
 
     def with_facts_of(self, earlier: Card) -> Card:
-        """Return this card, with the FACTS that it lacks filled in from `earlier`.
+        """Return a copy of this card, in which missing FACTS are filled in from `earlier`.
 
-        Both are reports about the same card.
+        `earlier` must be an earlier report about the same card.
         """
         known = {name: getattr(self, name) or getattr(earlier, name) for name in FACTS}
         return replace(self, **known)
@@ -103,8 +103,8 @@ class Card:
 class CardReading:
     """The present state of a stored card at the PSP.
 
-    `card` is None if the card is gone. `read_at` is the time of the state, by the PSP's clock if
-    the response contains a time.
+    `card` is None if the card is gone. `read_at` is the time at which the PSP had this state. It is
+    the time in the PSP's response, or, if there is none, the time of the request.
     """
 
     card: Card | None

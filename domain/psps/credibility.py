@@ -101,9 +101,9 @@ def without_false_details(outcome: Outcome) -> Outcome:
 
 
 def without_false_facts(card: Card) -> Card:
-    """Return the card with facts that cannot be true replaced by None, which means unknown.
+    """Return a copy of the card that can be stored.
 
-    The card can then be stored.
+    In the copy, each fact that cannot be true is None, which means unknown.
     """
     country, wallet = card.issuer_country, card.wallet
     return replace(

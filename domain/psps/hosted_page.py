@@ -88,7 +88,7 @@ class HostedPageRequest:
     - `guest_reference` is the PSP's reference for the guest, or None.
     - `guest_name` is empty, and `guest_email` is None, if the page must not show them.
     - `center_id` is None in a request that an earlier release stored.
-    - `live_until` is the time until which the page must live at least. It is at most 24 hours after
+    - `live_until` is the time before which the page must not end. It is at most 24 hours after
       `begun_at`, unless the PSP's minimum lifetime is longer.
     - `redirect_origin` is the origin to which the return and cancel addresses finally redirect the
       guest.
@@ -132,7 +132,10 @@ class HostedPageRequest:
         return f"{self.token_id}:{self.attempt}"
 
     def without_personal_data(self) -> HostedPageRequest:
-        """Return the request without the guest's name and addresses, for a page that is over."""
+        """Return a copy of this request without the guest's name and addresses.
+
+        Call this when the page is over.
+        """
         return replace(self, guest_name="", guest_email=None, billing_info=None)
 
     @property
@@ -175,9 +178,9 @@ class PageAttempt:
     the PSP has not known the page.
 
     `agreed_at` is when the guest last agreed to the request's consent on cardonfile's page. It is
-    None if the PSP's page shows the consent. `agreed_in` is the hash of the secret of the browser
-    in which the guest last agreed. It is None in attempts from an earlier release.
-    `first_agreed_at` is when the guest first agreed.
+    None if the PSP's page shows the consent. `agreed_in` identifies the browser in which the guest
+    last agreed: it is a hash of the browser's secret. It is None in attempts from an earlier
+    release. `first_agreed_at` is when the guest first agreed.
     """
 
     request: HostedPageRequest
@@ -189,7 +192,10 @@ class PageAttempt:
     first_agreed_at: datetime | None = None
 
     def agreed(self, browser: str, now: datetime) -> PageAttempt:
-        """Return the attempt after the guest agreed to the consent in the browser with this secret."""
+        """Return a copy of this attempt with the guest's agreement to the consent.
+
+        The guest agreed at `now`, in the browser with the secret `browser`.
+        """
         first = self.first_agreed_at or self.agreed_at or now
         hashed = self.hash_of(browser)
         return replace(self, agreed_at=now, agreed_in=hashed, first_agreed_at=first)
@@ -219,12 +225,15 @@ class PageAttempt:
         return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()
 
     def unknown(self, now: datetime) -> PageAttempt:
-        """Return the attempt after the PSP answered that it does not know the page."""
+        """Return the new state of this attempt after the PSP reported the page as unknown."""
         # This time may come from a clock that was ahead.
         return replace(self, unknown_since=min(self.unknown_since or now, now))
 
     def without_personal_data(self) -> PageAttempt:
-        """Return the attempt without the guest's personal data, for a page that is over."""
+        """Return a copy of this attempt without the guest's personal data.
+
+        Call this when the page is over.
+        """
         page = None if self.page is None else replace(self.page, fields={})
         return replace(self, request=self.request.without_personal_data(), page=page)
 
@@ -271,8 +280,8 @@ class CardCollected(RefusalsOnPage):
     the PSP does not need such a reference.
 
     `network_transaction_id` is the card scheme's id of the authorization, which may be sent with
-    later charges. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both are None
-    if the PSP does not report them.
+    later charges. `authenticated` is whether the bank authenticated the guest (3-D Secure). Both
+    are None if the PSP does not report them.
     """
 
     card: Card

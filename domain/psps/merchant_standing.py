@@ -15,9 +15,9 @@ class MerchantStanding:
     """Whether the PSP is still called for a merchant account, and whether its keys may be wrong.
 
     - `closed_at`: when an operator closed the account here. After that, the PSP is not called.
-    - `stopped_at`: when there were so many unknown cards that the keys may be wrong. After that,
-      unknown cards are not removed.
-    - `confirmed_at`: when an operator confirmed the keys, so that the removal resumed.
+    - `stopped_at`: when the PSP did not know so many of the stored cards that the keys may be
+      wrong. After that, cards that the PSP does not know are no longer removed.
+    - `confirmed_at`: when an operator confirmed the keys, so that such cards are removed again.
     """
 
     provider: ProviderName
@@ -37,9 +37,9 @@ class MerchantStanding:
         return PspAccount(self.provider, self.merchant_account)
 
     def confirmed(self, now: datetime) -> MerchantStanding:
-        """Return the standing after an operator confirmed the keys.
+        """Return the new standing after an operator confirmed the keys.
 
-        The removal of unknown cards resumes.
+        Cards that the PSP does not know are then removed again.
         """
         return replace(self, stopped_at=None, confirmed_at=now)
 
@@ -53,7 +53,7 @@ class MerchantStandings(Protocol):
     """Repository of the standings of merchant accounts."""
 
     def of(self, psp_account: PspAccount) -> MerchantStanding:
-        """Return the standing of an account. A write unit locks it."""
+        """Return the standing of an account. In a write unit, this call also locks the standing."""
         ...
 
     def put(self, standing: MerchantStanding) -> None:

@@ -182,11 +182,11 @@ class PaymentProvider(Protocol):
         guest_reference: GuestReference,  # noqa: ARG002 - as above
         token: CardToken,  # noqa: ARG002 - as above
     ) -> CardReading:
-        """Return the current state of a guest's card, or a reading without a card if it is gone.
+        """Return the current state of a guest's card at the PSP.
 
-        Changes nothing. A returned card has the same token and guest. A card counts as gone only if
-        the PSP confirms that it once had the card, and that the token was discarded or the guest
-        was deleted.
+        Changes nothing. A returned card has the same token and guest. If the card is gone, return a
+        reading without a card. A card counts as gone only if the PSP confirms that it once had the
+        card, and that the token was discarded or the guest was deleted.
 
         Raises ProviderRefused if the token belongs to another guest, or if the merchant account
         never had the token, because the keys may then belong to another merchant. Called only if

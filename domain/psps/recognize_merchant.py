@@ -14,7 +14,7 @@ class AnotherMerchant(ProviderUnavailable):
     """The keys belong to a different merchant than the keys that were used first.
 
     With the wrong keys, the PSP would report every page and token as unknown, and the sessions
-    would end. This therefore counts as an outage until the keys are right again.
+    would end. Wrong keys are therefore treated as an outage until the keys are right again.
     """
 
     def __init__(self, *, kept: str | None, given: str | None) -> None:

@@ -33,8 +33,9 @@ class GuestReferences(Protocol):
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
         """Return the guests whom the PSP identifies, or once identified, by this reference.
 
-        Guests whom the PSP has deleted are left out. A write unit locks the reference, so that
-        other write units wait here until it ends.
+        Guests whom the PSP has deleted are left out. In a write unit, this call also locks the
+        reference. Other write units that make this call for the reference wait until the first
+        unit ends.
         """
         ...
 
@@ -48,7 +49,10 @@ class GuestReferences(Protocol):
     def keep_former(
         self, guest_id: GuestId, psp_account: PspAccount, reference: GuestReference
     ) -> None:
-        """Store a reference that is not used for pages, so that an erasure also deletes it."""
+        """Store a reference of a guest in addition to the reference that is used for new pages.
+
+        When the guest is erased, the PSP is asked to delete the guest under this reference too.
+        """
         ...
 
     def remove(self, guest_id: GuestId) -> None:
