@@ -67,8 +67,9 @@ class AddCard:
 
     If the request contains an agreement, and there is an earlier session for the same booking, the
     earlier session is returned. This also applies if the request has another idempotency key, which
-    then refers to the earlier session. A new session is started only after the earlier link has
-    ended without a card, the card was removed or the agreement has ended.
+    then refers to the earlier session. A new session for the booking is started only in one of
+    these cases: the link of the earlier session has ended without a card, the card of that session
+    was removed, or the agreement has ended.
 
     Raises, in this order:
 

@@ -28,10 +28,11 @@ def require_below_limits(
 ) -> bool:
     """Raise CardLimitReached if the guest, the caller or the center has reached a limit.
 
-    There is one exception, because a person with a few customer accounts at a shop can exhaust the
-    limit of a center. For a guest without a refused card in the last 24 hours, that limit is five
-    times as high. If the center has reached the usual limit, such a guest must click before a page
-    is created, because programs that follow links do not click.
+    The limits of a center are raised for honest guests, because one person with a few customer
+    accounts at a shop can exhaust these limits. For a guest without a refused card in the last 24
+    hours, each limit of the center is five times as high. If the center has reached the usual
+    limit, such a guest must click before a page is created. Programs that follow links do not
+    click.
 
     Return whether the guest must click. Changes nothing. CardLimitReached states how long to wait
     until all limits allow a session.
@@ -68,10 +69,10 @@ def on_refused_cards(limits: Sequence[CardLimit]) -> Sequence[CardLimit]:
 def limits_that_close_pages(
     limits: Sequence[CardLimit], session: CardSession
 ) -> Sequence[CardLimit]:
-    """Return the limits on a guest's refused cards. If any limit is reached, open pages are closed.
+    """Return the limits on a guest's refused cards.
 
-    The limits on callers and centers do not close pages, because they count other guests' cards
-    too.
+    If one of these limits is reached, the guest's open pages are closed. Limits on callers and
+    centers do not close pages, because they count other guests' cards too.
     """
     refused_cards = on_refused_cards(session.configuration.card_limits(limits))
     return [limit for limit in refused_cards if limit.is_per_guest]

@@ -48,13 +48,13 @@ class EarlierPage:
         )
 
     def due_for_check(self, now: datetime) -> EarlierPage:
-        """Return the page as due for a check, so that the PSP is asked about the page."""
+        """Return a copy of this page that is due for a check, so that the PSP is asked about it."""
         return replace(self, told_at=now)
 
     def answered(self, reported: Reported, now: datetime) -> EarlierPage:
-        """Return the page after an answer from the PSP.
+        """Return the new state of this page after the PSP was asked about it.
 
-        Unless the answer is final, the PSP is asked again.
+        The PSP is asked again unless its answer is final.
         """
         match reported:
             case None:

@@ -96,9 +96,12 @@ class EndingSession(WorkAtPsp):
     `expires_at` is the end of the link, or the end of the page if that is later. If the session
     failed because the card is already on file, `existing_account_id` is the account with the card.
 
-    `cancelled_at` is set if the session was cancelled. `cancelled_by` is set too, unless an erasure
-    or an earlier release cancelled the session. `not_accepted` is why the center did not accept the
-    card of the latest page. It is None again when another page is created.
+    `cancelled_at` is set if the session was cancelled. `cancelled_by` is set too if a client or an
+    operator cancelled the session. It is None if an earlier release cancelled the session, or if
+    the session was cancelled by an erasure or because its merchant account is closed.
+
+    `not_accepted` is why the center did not accept the card of the latest page. It is None again
+    when another page is created.
     """
 
     expires_at: datetime
@@ -143,33 +146,34 @@ class EndingSession(WorkAtPsp):
         return not self.is_settled and not self.is_past_end(now)
 
     def completed(self, account_id: AccountId, now: datetime) -> Self:
-        """Return the session as completed: its card was stored as this account."""
+        """Return the new state of this session after its card was stored as this account."""
         stored = replace(self, account_id=account_id, not_accepted=None)
         return self._ended(Ending.CARD_STORED, now, stored)
 
     def failed(self, refusal: Refusal, now: datetime, *, existing: AccountId | None = None) -> Self:
-        """Return the session as failed, because a rule refused the card.
+        """Return the new state of this session after a rule refused its card.
 
-        `existing` is the account that already has the card, if that is the reason.
+        If the card is already on file, `existing` is the account with the card.
         """
         failure = Failure(code=refusal.code, message=refusal.message, type=refusal.type)
         failed = replace(self, failure=failure, existing_account_id=existing)
         return self._ended(Ending.CARD_REFUSED, now, failed)
 
     def expired(self, now: datetime) -> Self:
-        """Return the session as expired without a card.
+        """Return the new state of this session after it ended without a card.
 
-        If the center did not accept the card of the latest page, the session has failed for that
-        reason instead.
+        Usually, the session has expired. But if the center did not accept the card of the latest
+        page, and the session was not cancelled, the session has failed for that reason.
         """
         if self.not_accepted is not None and self.cancelled_at is None:
             return self.failed(PaymentMethodNotAccepted(), now)
         return self._ended(Ending.NO_CARD, now, self)
 
     def _ended(self, ending: Ending, now: datetime, ended: Self) -> Self:
-        """Return `ended` with its next state if the transition is allowed, otherwise this session.
+        """Return `ended` with the status that follows from the cause `ending`.
 
-        In either case, the PSP is no longer polled.
+        If NEXT_STATUS does not contain the transition, this session is returned with its present
+        status. In both cases, the PSP is no longer polled.
         """
         status = NEXT_STATUS.get((self.status, ending))
         after = replace(ended, status=status, ended_at=now) if status else self

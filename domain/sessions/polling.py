@@ -16,10 +16,13 @@ POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minu
 POLL_EVERY: Final = timedelta(minutes=10)
 
 ASK_AGAIN_AFTER: Final = timedelta(seconds=2)
-"""How long to wait after the PSP's answer until a browser's request may ask the PSP again."""
+"""How much time must pass after the PSP's answer before a browser's request may ask it again."""
 
 ANSWERED_WITHIN: Final = timedelta(seconds=5)
-"""How long a question may take. After this time, the process that asked it counts as dead."""
+"""How long a call that asks the PSP about a session may take.
+
+After this time, the process that made the call is presumed to have been killed.
+"""
 
 
 class Progress(StrEnum):
@@ -41,7 +44,7 @@ class PolledSession(EndingSession):
 
     `due_at` is the time of the next poll or retry, of the session's expiry, or of the end of a
     lease. If it is None, only a webhook makes the session due. `ask_again_at` is the earliest time
-    at which a browser may cause the next question to the PSP; None means now.
+    at which a browser's request may ask the PSP again. If it is None, a request may do so now.
 
     `opened_at` is when the link first led to an attempt. `returned_at` is when the guest first came
     back from a page, with or without a card. Both are None if an earlier release did not store
@@ -122,7 +125,7 @@ class PolledSession(EndingSession):
         return not self.is_settled and (attempt is None or attempt.over)
 
     def with_attempt(self, request: HostedPageRequest) -> Self:
-        """Return the session with a new attempt, whose page the PSP has yet to create."""
+        """Return a copy of this session with a new attempt. The PSP has yet to create its page."""
         attempt, now = PageAttempt(request=request), request.begun_at
         # An earlier release kept only the time of its latest attempt.
         opened_at = self.opened_at or (self.attempt or attempt).request.begun_at
@@ -143,14 +146,18 @@ class PolledSession(EndingSession):
         return bool(self.attempt and not self.attempt.over and self.attempt.has_agreed(browser))
 
     def agreed(self, browser: str, now: datetime) -> Self:
-        """Return the session after the guest agreed to the latest attempt's consent in this browser."""
+        """Return a copy of this session with the guest's agreement to the latest attempt's consent.
+
+        `browser` is the secret in the cookie of the browser in which the guest agreed.
+        """
         return replace(self, attempt=self.current_attempt.agreed(browser, now))
 
     def with_page(self, page: HostedPage, now: datetime) -> Self:
-        """Return the session with the page that the PSP created.
+        """Return a copy of this session with the page that the PSP created.
 
-        The session does not expire before the page. But a session that is past its end is not
-        prolonged, because the guest has already read that the link has expired.
+        If the page ends later than the session, the session is prolonged until the end of the page.
+        A session that is past its end is not prolonged, because the guest may have read that the
+        link has expired.
         """
         attempt = replace(self.current_attempt, page=page)
         is_past_end = self.is_past_end(now)
@@ -160,7 +167,7 @@ class PolledSession(EndingSession):
         return polled.due_now(now) if is_past_end else polled
 
     def still_pending(self, now: datetime) -> Self:
-        """Return the session after the PSP reported that the guest has not finished.
+        """Return the new state of this session after the PSP reported the page as pending.
 
         The PSP is asked again on schedule.
         """
@@ -173,10 +180,10 @@ class PolledSession(EndingSession):
         return pending.postponed(min(next_poll_at(attempt.request.begun_at, now), end))
 
     def page_unknown(self, now: datetime) -> Self:
-        """Return the session after the PSP answered that it does not know the page.
+        """Return the new state of this session after the PSP reported the page as unknown.
 
-        When this answer is confirmed, the page is over without a card. Until then, the PSP is asked
-        again on schedule, even past the end of the session.
+        If this answer is final (`is_confirmed`), the page is over without a card. If the answer is
+        not final yet, the PSP is asked again on schedule, even past the end of the session.
         """
         attempt = self.current_attempt
         if is_confirmed(attempt.unknown_since, now):
@@ -187,10 +194,10 @@ class PolledSession(EndingSession):
         return replace(self, attempt=unknown).postponed(min(next_poll, confirmed_at))
 
     def without_card(self, now: datetime) -> Self:
-        """Return the session after the PSP refused a page, or the page ended without a card.
+        """Return the new state of this session after its latest attempt did not collect a card.
 
-        If the session is past its end, it expires. If it is not, its link may start another
-        attempt.
+        Either the PSP refused to create the page, or the page has ended without a card. If the
+        session is past its end, it expires. If it is not, its link may start another attempt.
         """
         attempt = self.attempt and replace(self.attempt, over=True)
         over = replace(self, attempt=attempt)
@@ -199,7 +206,10 @@ class PolledSession(EndingSession):
         return over.with_progress(self.progress, now).postponed(self.expires_at)
 
     def cancelled(self, now: datetime, *, by: Actor | None = None) -> Self:
-        """Return the session after a client or an operator cancelled it. Its link ends at once.
+        """Return the new state of this session after it was cancelled. Its link ends at once.
+
+        `by` is the client or operator who cancelled the session. It is None for an erasure, and
+        for a session that is found at a closed merchant account.
 
         The session is due, so that the worker settles it. A session that is not open, or that was
         cancelled already, is returned unchanged.
@@ -216,9 +226,10 @@ class PolledSession(EndingSession):
         )
 
     def with_progress(self, progress: Progress, now: datetime) -> Self:
-        """Return the session with the guest's last step, and with the time of the first return.
+        """Return a copy of this session with the guest's last step.
 
-        If the guest returns from a page that is over without a card, the step is CANCELLED.
+        If the guest has come back for the first time, the time of this return is set too. If the
+        guest returns from a page that is over without a card, the step is CANCELLED.
 
         A session that is settled or cancelled is returned unchanged. A session without an attempt
         accepts only CANCELLED, because the guest can only have left cardonfile's own consent page.
@@ -232,12 +243,14 @@ class PolledSession(EndingSession):
         return replace(self, progress=progress, returned_at=now if came_back else self.returned_at)
 
     def asked(self, now: datetime) -> Self | None:
-        """Return the session with a note that a browser's request is about to ask the PSP.
+        """Return the new state of this session just before a browser's request asks the PSP.
 
         Return None if the request must not ask the PSP now, or if the session is settled. Only one
-        question to the PSP runs at a time, and 2 seconds must pass between an answer and the next
-        question. A link that is opened in a loop therefore does not use up the capacity for other
-        guests. An `ask_again_at` far in the future comes from a wrong clock and is ignored.
+        request at a time may ask the PSP about the session. After an answer, 2 seconds must pass
+        before the PSP is asked again. A link that is opened in a loop therefore does not use up
+        the capacity for other guests.
+
+        An `ask_again_at` far in the future comes from a wrong clock and is ignored.
         """
         if self._is_early(now) or self.is_settled:
             return None
@@ -248,13 +261,17 @@ class PolledSession(EndingSession):
         return self.ask_again_at is not None and now < self.ask_again_at <= longest
 
     def answered(self, now: datetime) -> Self:
-        """Return the session after a question has ended, whether or not the PSP responded."""
+        """Return the new state of this session after the PSP was asked about it.
+
+        The new state is the same whether or not the PSP responded.
+        """
         return replace(self, ask_again_at=self.ask_again_at and now + ASK_AGAIN_AFTER)
 
     def asked_later(self) -> Self:
-        """Return the session as due at the time when the next question is allowed.
+        """Return a copy of this session that is due when the PSP may next be asked about it.
 
-        The worker then asks the PSP in place of the browser whose question was not allowed.
+        At that time, the worker asks the PSP in place of the browser's request, which came too
+        early. A settled session is returned unchanged.
         """
         later = self.ask_again_at
         if later is None or self.is_settled:
@@ -267,33 +284,37 @@ class PolledSession(EndingSession):
         return replace(self, due_at=later, ask_again_at=later + ANSWERED_WITHIN)
 
     def due_now(self, now: datetime) -> Self:
-        """Return the session as due at once, because a webhook arrived."""
+        """Return a copy of this session that is due at once, for example after a webhook."""
         return replace(self, due_at=now)
 
     def due_when_allowed(self, now: datetime) -> Self:
-        """Return the session as due as soon as a browser's request could ask the PSP.
+        """Return a copy of this session that is due as soon as a browser's request may ask the PSP.
 
-        Anybody can cause a call of this method, for example by an unsigned webhook. Therefore, it
-        must not lead to more questions to the PSP than a browser could cause.
+        Anybody can cause a call of this method, for example by an unsigned webhook. Such calls must
+        therefore not make the worker ask the PSP more often than a browser's requests could.
         """
         asked = self.asked(now)
         return asked.due_now(now) if asked else self.asked_later()
 
     def due_for_earlier_page(self, now: datetime) -> Self:
-        """Return the session as due, so that the PSP is asked about one of its earlier pages.
+        """Return a copy of this session that is due, so that an earlier page is checked.
 
-        The session is due even if it is settled. The time is chosen as in `due_when_allowed`.
+        Even a settled session becomes due. The session is due as soon as a browser's request may
+        ask the PSP, or earlier if it was already due earlier.
         """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
         return replace(self, due_at=min(filter(None, (self.due_at, self.ask_again_at))))
 
     def waiting_for_earlier_page(self, now: datetime, *, since: Self) -> Self:
-        """Return the session as due soon, because the outcome of an earlier page is still unknown.
+        """Return a copy of this session that is due soon for one of its earlier pages.
+
+        The PSP has not reported the outcome of that page yet. The session is due in POLL_EVERY, or
+        at its present `due_at` if that is earlier.
 
         `since` is the state of the session when it was leased. If the session is settled and its
-        `due_at` has not changed since the lease, `due_at` is only the end of the lease. A later
-        time then replaces it.
+        `due_at` is still the same as in `since`, `due_at` is only the end of the lease. In this
+        case, the session is due in POLL_EVERY, even if the lease ends earlier.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at
@@ -302,10 +323,12 @@ class PolledSession(EndingSession):
         )
 
     def keeping_due_at(self, current: Self, *, since: Self) -> Self:
-        """Return the session with the `due_at` of `current` if a webhook or a return has set it.
+        """Return a copy of this session with any `due_at` that was set during the call to the PSP.
 
-        `since` is the session when the PSP was asked, and `current` is the session as stored now. A
-        settled session is returned unchanged, because it is not polled.
+        `since` is the state of the session when the PSP was asked, and `current` is the state that
+        is stored now. If their `due_at` differs, a webhook or a guest's return has made the session
+        due meanwhile, and the result has the `due_at` of `current`. A settled session is returned
+        unchanged, because it is not polled.
         """
         if self.is_settled or current.due_at in (None, since.due_at):
             return self

@@ -1,4 +1,4 @@
-"""Refused cards, which are counted for 24 hours against card testing."""
+"""Refused cards. They are counted for 24 hours, to protect against card testing."""
 
 from __future__ import annotations
 
@@ -78,16 +78,20 @@ class RefusedCards(Protocol):
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
-        """Return the limits that are reached, each with the time of its n-th latest entry.
+        """Return the limits that are reached, each with the time of the entry that decides.
 
         The entries of a limit are the sessions or refused cards of the session's guest, caller or
-        center. They are counted for COUNTED_FOR, beginning at `since`. If `at_most` of a limit is
-        n, the limit is reached if it has at least n entries, and stays reached until the n-th
-        latest entry is older than WINDOW. The session itself need not be stored.
+        center. They are counted for COUNTED_FOR, beginning at `since`. The session itself need not
+        be stored.
+
+        If a limit's `at_most` is n, the limit is reached if it has at least n entries. It stays
+        reached until its n-th latest entry is older than WINDOW. This entry decides, so its time is
+        returned.
 
         A call reads n entries of an index for each limit. For a limit on a guest at one center, it
-        reads all entries of the guest. A write unit locks the guest. Other write units wait until
-        it ends, and then see the entries that it has added for the guest.
+        reads all entries of the guest. In a write unit, this call also locks the guest. Other write
+        units that make this call for the guest wait until the first unit ends, and then see the
+        entries that it has added.
         """
         ...
 

@@ -25,7 +25,7 @@ from domain.source import DEFAULT_SOURCE, Source, parse_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedSession:
-    """The parsed content of an add-card request. The session contains it too.
+    """The parsed content of an add-card request. `CardSession` has the same fields.
 
     `guest_id` is empty if the client did not send a UUID; such a request is refused. `link_minutes`
     is the requested lifetime of the link. `locale` is the requested language, or `auto`.
@@ -47,7 +47,10 @@ class RequestedSession:
 
     @property
     def requested(self) -> dict[str, Any]:  # values of any type
-        """The fields of the content. Two requests with equal fields count as the same request."""
+        """The values of this class's fields, by name.
+
+        Two requests with equal values count as the same request.
+        """
         return {field.name: getattr(self, field.name) for field in fields(RequestedSession)}
 
 

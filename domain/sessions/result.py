@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 OVERDUE_AFTER: Final = timedelta(minutes=1)
-"""If a session has been due for longer than this, the workers cannot keep up."""
+"""A session that has been due for longer than this is overdue: the workers cannot keep up."""
 
 
 class SessionResult(StrEnum):

@@ -157,7 +157,7 @@ class CardSession(PolledSession, RequestedSession):
         return (self.agreement, *further) if self.agreement else ()
 
     def clicked_in(self, browser: BrowserOfClick) -> CardSession:
-        """Return the session with the browser of a click added.
+        """Return a copy of this session to which the browser of a click is added.
 
         The browsers of the first click and of the latest clicks are kept.
         """
@@ -168,9 +168,10 @@ class CardSession(PolledSession, RequestedSession):
     def agreed_to(
         self, shown: ShownAgreement, *, keeps: bool, browser: str, now: datetime
     ) -> CardSession:
-        """Return the session after a click on the page that shows an agreement.
+        """Return a copy of this session with the guest's click on a page that shows an agreement.
 
-        `keeps` is whether the box is ticked. `browser` is the secret in the browser's cookie.
+        `shown` is what the page showed. `keeps` is whether the guest ticked the box for the general
+        consent. `browser` is the secret in the browser's cookie.
         """
         attempt = self.current_attempt
         click = shown.clicked(
@@ -184,10 +185,11 @@ class CardSession(PolledSession, RequestedSession):
     def completed_with(
         self, account_id: AccountId, click: AgreementClick, now: datetime
     ) -> CardSession:
-        """Return the session as completed with a card on file that the guest agreed to use.
+        """Return the new state of this session after the guest agreed to use a card on file.
 
-        The returned session has no page. If this session has a page, the caller must store it as an
-        earlier page, so that the PSP is still asked about it.
+        The session is completed with the account `account_id`, and no longer has a page. If this
+        session has a page, the caller must store it as an earlier page, so that the PSP is still
+        asked about it.
         """
         used = replace(
             self,
@@ -231,7 +233,7 @@ class CardSession(PolledSession, RequestedSession):
         """Return whether the page can no longer be used.
 
         Either the page is past its end, or the link is old and the page shows the guest's details.
-        The latter happens if the PSP creates a page late, after an outage.
+        An old link can have such a page if the PSP created the page late, after an outage.
         """
         attempt = self.attempt
         shows_details = attempt is not None and attempt.request.prefill is not Prefill.NOTHING
@@ -255,17 +257,17 @@ class CardSession(PolledSession, RequestedSession):
         return self.is_old(now) and self.has_link(now)
 
     def may_have_page(self, number: int, now: datetime) -> bool:
-        """Return whether the session may have `number` pages at the time `now`.
+        """Return whether a page with this number may be created for the session at `now`.
 
-        The maximum is 20 for each started day of the link's lifetime, so that the pages of one day
-        cannot use up those of the next day.
+        Each day of the link's lifetime that has begun adds 20 pages to the maximum. The pages of
+        one day therefore cannot use up those of the next day.
         """
         lifetime = self.configuration.link_lifetime(self.link_minutes)
         days = ceil(min(now - self.created_at, lifetime) / DAY)
         return number <= MAX_ATTEMPTS * max(days, 1)
 
     def without_personal_data(self) -> CardSession:
-        """Return the session without the guest's personal data.
+        """Return a copy of this session without the guest's personal data.
 
         If the session is not over, the parameters of its page are kept, because the PSP can be
         asked about the page only with them.
@@ -277,7 +279,10 @@ class CardSession(PolledSession, RequestedSession):
         return replace(blank, attempt=attempt, **CLEARED_WHEN_OVER)
 
     def without_references(self) -> CardSession:
-        """Return an ended session without the references to the guest and the page at the PSP."""
+        """Return a copy of this session without the PSP's references for the guest and the page.
+
+        The session must have ended.
+        """
         attempt = self.attempt
         if attempt is not None:
             request = replace(attempt.request, guest_reference=None, redirect_origin="")
@@ -296,7 +301,7 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def get(self, token_id: TokenId) -> CardSession | None:
-        """Return the session, or None. A write unit locks it."""
+        """Return the session, or None. In a write unit, this call also locks the session."""
         ...
 
     def with_link_key(self, link_key: LinkKey) -> CardSession | None:
@@ -315,7 +320,7 @@ class CardSessions(WorkAtPsps, Protocol):
     ) -> CardSession | None:
         """Return the session that has or had this page at the PSP, or None.
 
-        A write unit locks the session.
+        In a write unit, this call also locks the session.
         """
         ...
 
@@ -329,7 +334,7 @@ class CardSessions(WorkAtPsps, Protocol):
         """Make the guest's open sessions with an open page due at `now`.
 
         The session `except_for` is left out. The sessions are locked in the order of their ids.
-        This may wait for other units, so the caller must not hold any lock yet.
+        This call may wait for other units, so the caller must not hold any lock yet.
         """
         ...
 
@@ -338,9 +343,10 @@ class CardSessions(WorkAtPsps, Protocol):
         ...
 
     def without_agreement(self, *, since: datetime) -> Sequence[TokenId]:
-        """Return the sessions for a booking that stored a card without its agreement, oldest first.
+        """Return the sessions that have stored a card but not the agreement, oldest first.
 
-        Only sessions that ended after `since` are returned. The sessions are not locked.
+        Only sessions that were started for a booking and ended after `since` are returned. The
+        sessions are not locked.
         """
         ...
 
@@ -366,8 +372,8 @@ class CardSessions(WorkAtPsps, Protocol):
         """Delete sessions that ended before the given time, a limited number per call.
 
         Return how many were deleted. Their evidence, earlier pages and refused cards are deleted
-        too. A session is kept while it is due, while its account's consent is stored only in the
-        session, and while its agreement is stored.
+        too. A session is kept in three cases: while it is due, while its agreement is stored, and
+        while the consent for its account is stored only in the session.
         """
         ...
 
@@ -381,7 +387,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def of_guest(self, guest_id: GuestId) -> Sequence[CardSession]:
         """Return all sessions of a guest, except those that cannot be decoded.
 
-        A write unit locks them.
+        In a write unit, this call also locks the sessions.
         """
         ...
 
