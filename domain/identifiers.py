@@ -37,7 +37,7 @@ CardToken = NewType("CardToken", str)
 """The PSP's token for a stored card, which a payment charges."""
 
 EventId = NewType("EventId", str)
-"""The id of an event: `evt_` and a UUID. Every attempt sends it as `webhook-id`."""
+"""The id of an event: `evt_` and a UUID. Every delivery sends the id as `webhook-id`."""
 EndpointId = NewType("EndpointId", str)
 """The id of an endpoint that receives events."""
 WorkerId = NewType("WorkerId", str)

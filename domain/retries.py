@@ -12,7 +12,7 @@ from domain.identifiers import PspAccount
 MIN_BACKOFF: Final = timedelta(seconds=30)
 MAX_BACKOFF: Final = timedelta(hours=1)
 LEASE: Final = timedelta(minutes=1)
-"""How long a process leases a piece of work. After that, other processes may lease it."""
+"""How long a process leases a piece of work. After that, other processes may lease the work."""
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=1)
 """How much the clocks of two machines may differ."""
 ALARM_AFTER: Final = timedelta(hours=24)
@@ -43,12 +43,15 @@ class WorkAtPsp:
     unanswered_since: datetime | None = None
 
     def psp_unavailable(self, now: datetime) -> Self:
-        """Return the record after the PSP did not respond. The waits between retries grow."""
+        """Return the new state of this record after the PSP did not respond.
+
+        The waits between retries grow.
+        """
         since = min(self.unanswered_since or now, now)
         return replace(self, unanswered_since=since, due_at=next_retry(since, now))
 
     def postponed(self, due_at: datetime | None) -> Self:
-        """Return the record with this due time.
+        """Return a copy of this record that is due at `due_at`.
 
         Call this after the PSP responded, or if the PSP does not have to be asked.
         """

@@ -47,7 +47,7 @@ class RecordUnreadable(Exception):
 
 
 class AlreadyStored(Exception):
-    """The unit tried to store a second record where only one may exist."""
+    """The unit tried to store a record that duplicates a stored record, for example in its id."""
 
 
 class UnitOfWork(Protocol):
@@ -118,9 +118,9 @@ class Storage(Protocol):
         ...
 
     def write(self) -> AbstractContextManager[WriteUnit]:
-        """Open a unit that may change records and then commits.
+        """Open a unit that may change records. The caller commits the unit.
 
-        Raises ServiceUnavailable if it conflicts with another unit.
+        Raises ServiceUnavailable if the unit conflicts with another unit.
         """
         ...
 

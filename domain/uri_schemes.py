@@ -315,7 +315,7 @@ _REGISTERED: Final = frozenset(
         "ymsgr",
     ]
 )
-"""Schemes registered with IANA (Uniform Resource Identifier Schemes, 2025), without `_FAMILIES`."""
+"""Schemes registered with IANA (Uniform Resource Identifier Schemes, 2025), except `_FAMILIES`."""
 
 _UNREGISTERED: Final = frozenset(
     [

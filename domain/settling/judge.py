@@ -113,7 +113,7 @@ class Verdict:
 def judge(
     asked: CardSession, current: CardSession, outcome: Reported, now: datetime
 ) -> Verdict | None:
-    """Judge any outcome except a card that `judge_card` judges. Return None if nothing changes.
+    """Judge every outcome that `judge_card` does not judge. Return None if nothing changes.
 
     `asked` is the state of the session when the PSP was asked, and `current` is its present state.
     The order of the cases matters, because only the first case that matches applies.

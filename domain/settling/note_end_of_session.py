@@ -26,9 +26,9 @@ def note_end_of_session(
     *,
     now: datetime,
 ) -> None:
-    """Note the event if the session ended without a card between the states `before` and `after`.
+    """Note the event if the change from `before` to `after` ended the session without a card.
 
-    The caller commits the unit.
+    `before` and `after` are two states of the session. The caller commits the unit.
     """
     event_type = _EVENTS.get(after.status)
     if event_type is None or after.status is before.status:

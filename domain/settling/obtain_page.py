@@ -24,10 +24,11 @@ from domain.storage import Storage, WriteUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObtainPage:
-    """Step: create the page of a session's current attempt. Opening a link and settling use it.
+    """Step: create the page of a session's current attempt.
 
-    May be called more than once, also after a failure. The call to the PSP has the same idempotency
-    key each time, so the PSP creates only one page. Raises ProviderUnavailable.
+    This step is part of opening a link and of settling a session. It may be repeated, also after a
+    failure. The call to the PSP has the same idempotency key each time, so the PSP creates only one
+    page. Raises ProviderUnavailable.
     """
 
     storage: Storage

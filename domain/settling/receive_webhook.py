@@ -121,8 +121,9 @@ class ReceiveWebhook:
     def _would_make_due(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether an unsigned notice would make a session due earlier.
 
-        Return False if the notice does not identify a session, or if it is repeated before the PSP
-        may be asked about the session. Such a notice is ignored without writing to the storage.
+        Return False if the notice does not identify a session. Also return False if the notice
+        arrives again before the PSP may be asked about the session again. Such notices are ignored,
+        and nothing is written to the storage.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)

@@ -55,7 +55,10 @@ _COLLECTED: Final = (CardCollected, NoCardCollected)
 
 
 class _Applied(NamedTuple):
-    """A session after the outcome was applied, its steps, and the card that its card replaced."""
+    """A session after an outcome was applied, and the steps that this caused.
+
+    `taken_back` is the old card that the session's card has replaced, or None.
+    """
 
     session: CardSession
     steps: Sequence[SessionStep]
@@ -134,8 +137,9 @@ class SettleSession:
     def _settle_earlier(self, session: CardSession, page: EarlierPage) -> CardSession:
         """Ask the PSP about an earlier page, because a webhook reported something about it.
 
-        The card of the page is stored if the session has no card, the guest has no open page, and
-        the discard of the token has not begun. In all other cases, the token is discarded.
+        The card of the page is stored if the session has neither a card nor an open page, and the
+        token was not discarded after the card was collected. In all other cases, the token is
+        discarded.
         """
         asked, outcome = self._reported(replace(session, attempt=page.attempt))
         now = self.clock.now()
@@ -352,7 +356,7 @@ def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected
 def _due_for_earlier_pages(
     unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
 ) -> CardSession:
-    """Return the session, which is due if the outcome of an earlier page is still unknown."""
+    """Return the session, made due if the outcome of one of its earlier pages is still unknown."""
     if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
         return session.waiting_for_earlier_page(now, since=since)
     return session.postponed(None) if session.is_settled else session

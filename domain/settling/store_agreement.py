@@ -21,12 +21,14 @@ def store_agreement(
     psp_account: PspAccount,
     now: datetime,
 ) -> None:
-    """Store a new agreement, and end the agreements that it replaces, each with its event.
+    """Store a new agreement, and end the agreements that it replaces.
 
-    Only the latest agreement about a booking stays open. If the PSP reported the card late, a later
-    agreement may be stored already, and then `agreement` is stored as ended. `psp_account` is the
-    merchant account of the agreement's card. The caller has already stored the card's account and
-    locked the guest's cards, and commits the unit.
+    An event is noted for each of these agreements. Only the latest agreement about a booking stays
+    open. If the PSP reported the card late, a later agreement may be stored already. In this case,
+    `agreement` is stored as ended. `psp_account` is the merchant account of the agreement's card.
+
+    The caller has already stored the card's account and locked the guest's cards. The caller also
+    commits the unit.
     """
     unit.agreements.add(agreement)
     note_agreement_event(

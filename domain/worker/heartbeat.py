@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from domain.identifiers import WorkerId
 
 BEAT_EVERY: Final = timedelta(seconds=20)
-"""How often a worker stores a heartbeat. After three of these intervals, the worker is missing."""
+"""How often a worker stores a heartbeat. A worker that misses three heartbeats is missing."""
 MISSED_AFTER: Final = timedelta(minutes=1)
 
 

@@ -49,10 +49,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """The result of a job, with what the job has shown about the target.
+    """The result of a job, including whether its target responded.
 
-    `end` is None if the job failed, or if another process did it. `is_silent` means that the PSP
-    has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the
+    `end` is None if the job failed, or if another process did the work. `is_silent` means that the
+    PSP has not responded for 24 hours. `attempt` is the attempt to deliver an event. `fault` is the
     exception that the job raised.
     """
 
@@ -63,7 +63,10 @@ class JobResult:
 
     @property
     def is_target_away(self) -> bool:
-        """Whether the target is an endpoint that is unavailable. Its other events can then wait."""
+        """Whether the target is an event endpoint that is unavailable.
+
+        In this case, the worker lets the other events for this endpoint wait.
+        """
         # No request is sent to an endpoint that is gone or off, so its other events cost no time.
         return self.attempt is not None and self.attempt.endpoint is EndpointState.AWAY
 
