@@ -47,7 +47,7 @@ def test_a_demo_that_was_killed_keeps_its_cards_for_the_next_run(tmp_path: Path)
     with SqliteStorage(tmp_path / f"cardonfile-demo-{port}.db").read() as unit:
         assert unit.event_endpoints.all() == ()
     assert "  4000 0000 0000 0002    The bank declines it\n" in demo.printed
-    assert "errors: they are expected" in demo.printed
+    assert "The faults that you cause are expected" in demo.printed
     # Nothing but the welcome is on the console.
     assert (tmp_path / "printed").read_text() == demo.printed
     assert demo.log.read_text() == ""
