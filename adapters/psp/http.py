@@ -39,7 +39,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-]{1,100}")
 
 
 class Gone(ProviderRefused):
-    """The PSP answered that it had the object, but that the object was removed."""
+    """According to the PSP, the object existed but was removed."""
 
 
 _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
@@ -56,7 +56,8 @@ class RetryPolicy:
 
     `total_seconds` is the deadline for all requests together. `connect_seconds` is the limit for
     opening a connection, and `pause_seconds` is the wait between two tries. The port limits every
-    method to 5 seconds, and counts a failure after more than 4 seconds as a time-out.
+    method to 5 seconds. The circuit breaker counts a call that fails after 4 seconds or more as a
+    time-out.
     """
 
     total_seconds: float = 4.8
@@ -142,7 +143,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Response:
-        """Send a request, and return the response with any status.
+        """Send a request, and return the response, whatever its status is.
 
         `path` begins with a slash and is appended to the base URL. It may contain a query, whose
         values must be quoted. If the call belongs to a trace, `traceparent` is sent too. Raises
@@ -204,19 +205,21 @@ class JsonApi(HttpClient):
     The result depends on the response:
 
     - 2xx that can be decoded: the decoded object is returned.
-    - 404 with a JSON object: NotFound, a ProviderRefused. The object may not be known yet.
-    - 410 with a JSON object: Gone, a ProviderRefused. The object was removed.
-    - 400 or 422 with a JSON object: ProviderRefused.
-    - Any other response with Retry-After in seconds, such as 429: ProviderUnavailable with
-      `retry_after`.
-    - Any other response, or no response: ProviderUnavailable. The PSP may have acted.
+    - 404 with a JSON object: NotFound is raised, a subclass of ProviderRefused. The PSP may not
+      know the object yet.
+    - 410 with a JSON object: Gone is raised, a subclass of ProviderRefused. The object was removed.
+    - 400 or 422 with a JSON object: ProviderRefused is raised.
+    - Any other response with Retry-After in seconds, such as 429: ProviderUnavailable is raised,
+      with `retry_after`.
+    - Any other response, or no response: ProviderUnavailable is raised. The PSP may have acted on
+      the request.
 
     A 4xx without a JSON object may come from a proxy, so it counts as "any other response".
 
     `request_id_header` is the name of the header with the id by which the PSP's support can find a
     call. `error_code` is the path of keys that leads to the PSP's code in the body of an error,
-    such as ("error", "code"). Both values are put into `details` of the exception if they are ASCII
-    words.
+    such as ("error", "code"). The id and the code are put into the `details` of the exception if
+    they are ASCII words.
     """
 
     def __init__(
@@ -252,7 +255,7 @@ class JsonApi(HttpClient):
     ) -> _Decoded:
         """Send a request as `call` does, and return the decoded response.
 
-        Create each decoder once, at import, for the reason in `adapters/thread_safe_types.py`.
+        Create each decoder once, at import. `adapters/thread_safe_types.py` explains why.
         """
         response = self.call(method, path, json=json, form=form, headers=headers)
         try:
@@ -275,8 +278,9 @@ class JsonApi(HttpClient):
     ) -> Response:
         """Send a request, and return the response if its status is 2xx.
 
-        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form. Without both,
-        it is empty. Raises ProviderUnavailable or ProviderRefused as the class describes.
+        The body is `json`, encoded by msgspec, or `form`, encoded like an HTML form. If neither is
+        given, the body is empty. Raises ProviderUnavailable or ProviderRefused as the class
+        describes.
         """
         sent = dict(headers or {})
         body: bytes | None = None
@@ -326,7 +330,7 @@ def field_of(error: Exception) -> str | None:
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Return the value of Retry-After, or None if it is missing or not in seconds.
+    """Return the wait that Retry-After requests, or None if it is missing or not in seconds.
 
     The names in `headers` are in lower case.
     """

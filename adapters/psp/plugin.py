@@ -43,7 +43,7 @@ class BackgroundWork(Protocol):
     """Work that runs in separate threads of the background worker's process."""
 
     def start(self) -> None:
-        """Start the threads. Called once."""
+        """Start the threads. The worker calls this method once."""
         ...
 
     def stop(self) -> None:
@@ -67,31 +67,32 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     - `capabilities`: the capabilities of the PSP.
     - `account_settings`: the settings that each merchant account has.
     - `settings`: the names of all other variables that the plugin reads.
-    - `test_setting`: the setting with which an operator allows this PSP, if the PSP takes only test
-      cards. Such a PSP is refused in an installation with live keys.
+    - `test_setting`: only for a PSP that takes nothing but test cards, the setting with which an
+      operator allows this PSP. Such a PSP is refused in an installation with live keys.
 
     Functions:
 
     - `read` returns the settings, or None if the PSP is not set up. The `repr` of the settings may
-      show addresses, but nothing else, not even a merchant's id. Raises PspSettingsError, with one
-      sentence, for wrong settings.
+      show only addresses, not even a merchant's id. Raises PspSettingsError, with one sentence, for
+      wrong settings.
     - `accounts` returns the merchant accounts that have keys, or None if the PSP accepts any name.
     - `how_to_set_up` returns the end of a sentence about an account without keys, such as
       "set `CARDONFILE_…`".
     - `make` returns the adapter, a subclass of PaymentProvider. `make` may be called twice, and the
       process may fork afterwards, so `make` must not leave anything open. Raises PspSettingsError
       if a package is missing.
-    - `live_setting` returns the name of a setting that contains a key for real cards, or None.
+    - `live_setting` returns the name of a setting that contains a key for real cards, or None if
+      there is no such key.
     - `is_live` returns whether an account takes real cards, or None if its keys do not show that.
-    - `currency` returns the currency that is set for an account (ISO 4217), or None.
+    - `currency` returns the currency that is set for an account (ISO 4217), or None if none is set.
     - `add_routes` adds the PSP's own pages to the application, below `/<name>-…/`.
-    - `background` returns work that runs in the worker's process. It receives the URL for the PSP's
-      webhooks.
+    - `background` returns work that runs in the worker's process. The function receives the URL for
+      the PSP's webhooks.
     - `database` returns the path of the PSP's SQLite file, or None if there is no such file.
       Backups include the file.
-    - `check` tries the keys of an account, and looks for other faults at the PSP. It receives the
-      URL to which the PSP should send webhooks. It must not change anything at the PSP or raise
-      exceptions, and takes at most 5 seconds.
+    - `check` tries the keys of an account, and looks for other faults in the account's setup at the
+      PSP. The function receives the URL to which the PSP should send webhooks. It must not change
+      anything at the PSP, must not raise exceptions, and must end within 5 seconds.
     """
 
     interface: int

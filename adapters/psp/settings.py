@@ -37,6 +37,7 @@ class AccountSettings:
     The settings in `distinct` must differ between all accounts. If they did not, cards and webhooks
     could be assigned to the wrong account. Such a setting may contain several values, separated by
     commas.
+
     The settings in `addresses` are https addresses, or http addresses on loopback.
     """
 
@@ -67,10 +68,10 @@ class AccountSettings:
         return f"{self.prefix}{infix}{what}"
 
     def names(self, given: Iterable[str] = ()) -> frozenset[str]:
-        """Return the full names of all settings of `default` and of the accounts in `given`.
+        """Return the full names of all settings of `default` and of the accounts named in `given`.
 
-        `given` contains names of environment variables. An account is in `given` if one of its
-        settings is.
+        `given` contains names of environment variables. If one of them is a setting of an account,
+        the result includes all settings of this account.
         """
         prefixes = {self.prefix} | {
             match[0].removesuffix(match["what"]) for match in self._matches(given)
@@ -171,8 +172,8 @@ Keys = TypeVar("Keys")
 def keys_of(accounts: Mapping[MerchantAccount, Keys], account: MerchantAccount) -> Keys:
     """Return the keys of a merchant account.
 
-    Raises ProviderUnavailable if the account has no keys. The work of the account then waits,
-    because an operator may set keys later.
+    Raises ProviderUnavailable if the account has no keys. Work at the account then waits, because
+    an operator may set its keys later.
     """
     if account not in accounts:
         raise ProviderUnavailable(
@@ -197,7 +198,7 @@ def is_loopback(url: str) -> bool:
 
 
 def is_https_or_loopback(url: str) -> bool:
-    """Return whether a URL is https, or http on loopback, where a stand-in may listen.
+    """Return whether a URL is https, or http on loopback, where the stand-in of a PSP may listen.
 
     Return False for a URL with a query, a fragment, a user name or an invalid port.
     """

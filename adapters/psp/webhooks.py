@@ -89,7 +89,7 @@ T = TypeVar("T")
 def decode_webhook(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode the body of a webhook, or a part of it. Raises WebhookRejected if that fails.
 
-    Create the decoder once, at import, for the reason in `adapters/thread_safe_types.py`.
+    Create the decoder once, at import. `adapters/thread_safe_types.py` explains why.
     """
     try:
         return decoder.decode(body)

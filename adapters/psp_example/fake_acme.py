@@ -117,13 +117,13 @@ class FakeAcme:
         ]
 
     def page(self, id_: str) -> Json:
-        """Return a page of any merchant."""
+        """Return the page with this id, whichever merchant it belongs to."""
         return next(
             merchant.pages[id_] for merchant in self.merchants.values() if id_ in merchant.pages
         )
 
     def shown(self, id_: str) -> Json:
-        """Return a page of any merchant in the form in which Acme's API reports it."""
+        """Return the page with this id in the form in which Acme's API reports it."""
         with self._lock:
             return self._shown(self.page(id_))
 

@@ -196,7 +196,10 @@ class AcmeByWebhookUnderTest(AcmeUnderTest):
         return tuple(self._told[page.reference])
 
     def _tell(self, page: HostedPage) -> None:
-        """Pass a webhook about the page to the adapter. Store its evidence as the service does."""
+        """Pass a webhook about the page to the adapter, and store the evidence that it returns.
+
+        The service stores evidence in the same way.
+        """
         report, now = self._report("page.told", self.fake.shown(page.reference)), self.clock.now()
         (notice,) = self.adapter().read_webhook(self.sign(report, at=now))
         told = Evidence(origin=EvidenceOrigin.WEBHOOK, content=notice.content, received_at=now)

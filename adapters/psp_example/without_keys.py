@@ -17,8 +17,9 @@ from domain.psps.payment_provider import ProviderRefused, ProviderUnavailable
 PAGES = msgspec.json.Decoder(list[AcmePage])
 AT_ONCE = timedelta(seconds=1)
 LIST_LAG = timedelta(seconds=11)
-"""The longest time after which the list shows the page of an earlier call. The call starts within
-1 second and takes at most 5 seconds. The list then shows the page within 5 seconds.
+"""The longest time from the beginning of an attempt until the list shows its page. The call that
+creates the page starts within 1 second and takes at most 5 seconds. After the call, the list shows
+the page within 5 seconds.
 """
 
 

@@ -2,5 +2,6 @@
 
     pytest --pyargs adapters.psp_suite --psp acme.under_test:AcmeUnderTest
 
-The suite needs pytest, which the service does not. `under_test` describes the class to write.
+The suite needs pytest, which is not installed with the service. The module `under_test` describes
+the class to write.
 """

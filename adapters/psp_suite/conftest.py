@@ -100,7 +100,7 @@ def private(
     """Return a list of private texts, and check that they do not leak.
 
     After the test, no log, stream, warning or exception may contain them. The texts are keys,
-    secrets, and data of the guest and the cards. A test may add others to the list.
+    secrets, and data of the guest and the cards. A test may add further texts to the list.
     """
     guest = a_page_request()
     numbers = [card.number for card in psp.facts.cards.values()]

@@ -47,7 +47,9 @@ _VALUE: Final = re.compile(rb'(:\s*)(?:"[^"]*"|[0-9]+)')
 
 
 class RemotePspUnderTest(PspUnderTest):
-    """Causes all trouble through a stand-in server. A subclass adds the PSP's own formats.
+    """Plays the PSP with a stand-in server, which also causes every kind of `Trouble`.
+
+    A subclass adds the PSP's own formats.
 
     The subclass creates the stand-in:
 
@@ -57,7 +59,7 @@ class RemotePspUnderTest(PspUnderTest):
     """
 
     server: StandInServer
-    """The stand-in, which the subclass creates. Its pages are at `server.url` too."""
+    """The stand-in, which the subclass creates. It serves both the API and the PSP's pages."""
 
     def __init__(self, folder: Path) -> None:  # noqa: ARG002 - for subclasses
         self.clock = SettableClock(START)
@@ -67,9 +69,9 @@ class RemotePspUnderTest(PspUnderTest):
         """Return the error response with which the PSP reports a kind of trouble.
 
         By default, the status is 400, 401, 403, 404, 429 or 503, and the body is an empty JSON
-        object. Override this method to return the PSP's own body, and its status for REFUSED if the
-        status is not 400. If the PSP does not send Retry-After in seconds, return its own header
-        for TOO_MANY, with a wait of 17 seconds.
+        object. Override this method to return the bodies that the PSP sends. For REFUSED, return
+        the PSP's status if it is not 400. For TOO_MANY, return the PSP's header with a wait of 17
+        seconds if the PSP does not send Retry-After in seconds.
         """
         return json_response({}, _STATUSES[trouble])
 

@@ -33,7 +33,10 @@ TOKEN_ID: Final = TokenId(a_uuid(21))
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_page_request(**changes: Any) -> HostedPageRequest:
-    """Return the request for the page of a session's first attempt, with these fields changed."""
+    """Return the request for the page of a session's first attempt.
+
+    `changes` replaces fields of the request.
+    """
     request = HostedPageRequest(
         token_id=TOKEN_ID,
         attempt=1,

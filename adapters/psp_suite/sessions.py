@@ -37,20 +37,21 @@ Returned = TypeVar("Returned")
 
 
 def needs(*abilities: Ability) -> pytest.MarkDecorator:
-    """Run a test only for PSPs that have these abilities."""
+    """Return a mark for a test that runs only for PSPs with all of these abilities."""
     return pytest.mark.psp_needs(*abilities)
 
 
 def for_each(names: str, cases: Callable[[Facts], Iterable[object]]) -> pytest.MarkDecorator:
-    """Parametrize a test with cases computed from each PSP's facts.
+    """Return a mark that runs a test once for each case, and for each PSP.
 
-    A case is a tuple if there are several names.
+    `cases` computes the cases from a PSP's facts. `names` contains the parameters of the test that
+    receive a case, separated by spaces. If there are several names, a case is a tuple.
     """
     return pytest.mark.psp_cases(names.split(), cases)
 
 
 def methods_of(facts: Facts) -> Sequence[Method]:
-    """Return the adapter's methods that call the PSP."""
+    """Return those of the adapter's methods that call the PSP."""
     needed = {
         Method.CLOSE: Ability.CLOSES_PAGES,
         Method.FORGET_GUEST: Ability.FORGETS_GUESTS,
@@ -91,9 +92,10 @@ class _WatchedAdapter:
 def watched(
     psp: PspUnderTest, adapter: PaymentProvider, raised: list[Exception]
 ) -> PaymentProvider:
-    """Return the adapter, wrapped so that a call that changes the adapter fails the test.
+    """Return a wrapper of the adapter, which fails the test if the adapter keeps state.
 
-    `raised` collects the exceptions of the calls.
+    The wrapper checks this after each call. The attributes in `PspUnderTest.keeps` may change.
+    Exceptions that the calls raise are added to `raised`.
     """
     # cast: the wrapper has every attribute of the adapter.
     return cast("PaymentProvider", _WatchedAdapter(adapter, raised, psp.keeps))
@@ -101,7 +103,10 @@ def watched(
 
 # Any: `changes` holds fields of any type, and replace() refuses wrong names.
 def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
-    """Return the request for the first page of a new session, with these fields changed."""
+    """Return the request for the first page of a new session.
+
+    `changes` replaces fields of the request.
+    """
     now = psp.clock.now()
     token_id = TokenId(psp.ids.uuid())
     links = HostedLinks(base_url="https://pay.example")
@@ -118,7 +123,7 @@ def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
 
 
 class Session:
-    """A session with a page."""
+    """A session whose page was started when the object was created."""
 
     def __init__(
         self,
@@ -138,31 +143,34 @@ class Session:
 
     # Any: `changes` are fields of the request, of any type.
     def another(self, **changes: Any) -> Session:
-        """Return another session with a page, whose request has these fields changed."""
+        """Start a page for another session, and return that session.
+
+        `changes` replaces fields of the request.
+        """
         return Session(self.psp, self.adapter, a_request(self.psp, **changes), self._private)
 
     def next_attempt(self) -> Session:
-        """Return the session with the page of its second attempt."""
+        """Start the page of the session's second attempt, and return the session with that page."""
         self.psp.clock.advance(self.psp.facts.list_lag)
         request = replace(self.request, attempt=2, guest_reference=self.page.guest_reference)
         return Session(self.psp, self.adapter, request, self._private)
 
     def outcome(self) -> Outcome:
-        """Return the outcome of the page."""
+        """Ask the adapter for the outcome of the page, and return the outcome."""
         outcome = self.adapter.outcome(self.request, self.page, self.psp.evidence(self.page))
         if isinstance(outcome, CardCollected):
             self._private.extend(filter(None, (outcome.card.token, outcome.card.fingerprint)))
         return outcome
 
     def after_refusal(self, card: GuestCard) -> Outcome:
-        """Return the expected outcome after the bank has refused a card."""
+        """Return the outcome that is expected after the bank has refused `card`."""
         facts = self.psp.facts
         return replace(facts.after_refusal, refusal_code=facts.refusal_codes.get(card))
 
     def after_a_refused_card(self) -> Session:
         """Return the session with the page on which the guest can try another card after a refusal.
 
-        Depending on the PSP, it is the same page or the next page.
+        Depending on the PSP, this is the same page, or the page of the next attempt.
         """
         may_stay = Ability.SECOND_CARD in self.psp.facts.abilities
         return self if may_stay else self.next_attempt()
@@ -210,10 +218,9 @@ class Session:
         self.adapter.forget_guest(self.request.merchant_account, self.page.guest_reference)
 
     def prepare(self, method: Method) -> Callable[[], object]:
-        """Return a function that calls a method of the adapter, and that can be called repeatedly.
+        """Return a function that calls `method` of the adapter each time it is called.
 
-        For START, every call of the function sends the same request, for a guest who is new to the
-        PSP.
+        For START, every call sends the same request, which is for a guest who is new to the PSP.
         """
         if method is Method.START:
             request = a_request(self.psp, guest_id=OTHER_GUEST_ID)
@@ -237,7 +244,7 @@ class Session:
         return self.outcome
 
     def effect(self, method: Method) -> object:
-        """Return the state at the PSP that a method changes or reads."""
+        """Return the part of the PSP's state that `method` changes or reads."""
         match method:
             case Method.START:
                 return self.psp.count_pages()
@@ -249,5 +256,8 @@ class Session:
                 return self.outcome()
 
     def event(self, kind: str = "") -> bytes:
-        """Return the body of a webhook about the page."""
+        """Return the body of a webhook about the page.
+
+        The default of `kind` is the first of the PSP's `telling_events`.
+        """
         return self.psp.event(kind or self.psp.facts.telling_events[0], self.request, self.page)

@@ -27,7 +27,7 @@ from typing import Final, NoReturn, TypeAlias
 from typing_extensions import override
 
 GIVE_UP_SECONDS: Final = 60
-"""The maximum time for which the connection of a call without a response stays open."""
+"""The maximum time for which a connection stays open if the server does not respond to a call."""
 
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 _REDIRECTED: Final = re.compile("/redirected/([0-9]+)")
@@ -111,7 +111,7 @@ def drop_call(_: Request, __: Act) -> NoReturn:
 
 
 def drop_response(_: Request, act: Act) -> NoReturn:
-    """Handle the call, and break the connection before the response."""
+    """Handle the call, and break the connection before the response is sent."""
     act()
     raise _Dropped
 
@@ -130,7 +130,7 @@ def redirect(_: Request, __: Act) -> NoReturn:
 
 
 def respond_with(response: Response) -> Trouble:
-    """Return a kind of trouble: this response is sent, and the call is not handled."""
+    """Return a kind of trouble: `response` is sent, and the call is not handled."""
     return lambda _, __: response
 
 
@@ -169,7 +169,7 @@ class StandInServer:
 
     If `port` is 0, a free port is used. Pass another port to look at the pages in a browser.
     Requests below the path `api` come from the adapter. They are recorded in `calls`, and each
-    response is delayed by `delay_seconds`. Only these requests can meet trouble. All other requests
+    response is delayed by `delay_seconds`. Trouble affects only these requests. All other requests
     come from the guest's browser.
     """
 
@@ -218,7 +218,7 @@ class StandInServer:
 
         A call is a text such as `POST /v1/pages`. The trouble begins at the `from_call`-th matching
         call from now on. It ends after `times` calls, or when the server recovers. If several kinds
-        of trouble apply to a call, the first is caused.
+        of trouble apply to a call, only the one that was passed to `have` first is caused.
         """
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
 

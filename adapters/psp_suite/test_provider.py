@@ -96,12 +96,13 @@ NAMES: Final = (
 """Names of centers that contain HTML, Markdown or template syntax. Some PSPs would render these."""
 _TIME: Final = re.compile("[0-9]{10,}")
 UNKNOWN: Final = ("0", "?0")
-"""Suffixes that turn a known reference into an unknown reference. An adapter must quote them in a
-path.
+"""Suffixes that turn a known reference into an unknown reference. An adapter must quote the
+reference in a path.
 """
 CLOSES: Final = ("close", "cancel", "expire", "void", "deactivate", "abort")
-"""Last parts of paths that close a page at some PSPs. The tests append them to a reference. If an
-adapter did not quote the reference, its call would close another page.
+"""Names of actions in the paths of APIs: at some PSPs, a call to `/pages/REFERENCE/close` closes
+the page. The tests append such a name to a reference. If an adapter did not quote the reference,
+its call would close another page.
 """
 _BROKEN: Final = (b"", b"null", b"7", b"{", b"{}", b'{"type": "\xff"}', b"\xff\xfe")
 BROKEN_JSON: Final = (*_BROKEN, b"[" * 100_000, b'{"x":' * 100_000)
@@ -119,7 +120,7 @@ OUTAGES: Final = frozenset(
         *(Trouble.TOO_MANY, Trouble.OUT_OF_ORDER),
     }
 )
-"""Trouble that is not related to the keys with which a call was made."""
+"""Kinds of trouble that are not related to the keys with which a call was made."""
 
 Json: TypeAlias = Any  # JSON, as in requests and responses
 
@@ -129,7 +130,7 @@ _ODD: Final[Mapping[type, tuple[Json, ...]]] = {
     str: ("", "\x00", "x" * 9_999, 7, None, "0001-01-01T00:00:00+14:00"),
     type(None): ("x", 7),
 }
-"""The wrong values that replace a value of each type in a response."""
+"""Wrong values by type: each of them replaces a value of this type in a response."""
 _ODD_TEXT: Final[Mapping[type, tuple[Json, ...]]] = {str: ("\x00", "half-done", "x" * 999)}
 """Texts that are not a status of any PSP."""
 
@@ -206,10 +207,10 @@ class TestStart:
 
 
 def shows_as_stated(psp: PspUnderTest, page: HostedPage, consent: Consent) -> bool:
-    """Return whether the page treats the consent as the PSP's capabilities state.
+    """Return whether the page shows or omits the consent as the PSP's capabilities state.
 
-    If `shows_consent` is set, the page must contain the whole text. If not, the page must not
-    contain the whole text.
+    If `Capabilities.shows_consent` is set, the page must contain the whole text. If not, the page
+    must not contain the whole text.
     """
     return (consent.text in psp.read_page(page)) is psp.plugin.capabilities.shows_consent
 
@@ -333,8 +334,8 @@ class TestPage:
 def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
     """Start a page for a guest who is new to the PSP, and return the page.
 
-    The first call may raise NotFound. The call is repeated after UNKNOWN_FOR, when another NotFound
-    would count as confirmed.
+    The first call may raise NotFound, because the PSP may not know an object yet. The call is
+    therefore repeated after UNKNOWN_FOR, when the adapter must no longer wait for the object.
     """
     psp = session.psp
     request = a_request(psp, live_until=psp.clock.now() + 120 * MINUTE, **changes)
@@ -425,7 +426,11 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
 
 
 def reported(facts: Facts) -> Sequence[GuestCard]:
-    """Return one card if only evidence reports the PSP's outcomes. If not, return no cards."""
+    """Return the cases for tests of evidence.
+
+    There is one card if only evidence reports the PSP's outcomes. If the PSP can be asked for the
+    outcome, there are no cases, so the tests are left out.
+    """
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
 
@@ -527,7 +532,10 @@ class TestEvidence:
 
 
 def read_again(session: Session, card: Card, *, like: Card) -> Card | None:
-    """Read a card, and return it. Facts that the reading lacks are taken from `like`."""
+    """Read a card at the PSP, and return it.
+
+    Facts that the PSP does not report are taken from `like`.
+    """
     found = session.read(card).card
     return None if found is None else found.with_facts_of(like)
 
@@ -1077,7 +1085,7 @@ class TestListCards:
 
 
 def sessions_of(notices: Iterable[WebhookNotice], *known: Session) -> set[TokenId | None]:
-    """Return the ids of the known sessions in the notices, and None for an unknown session."""
+    """Return the ids of the notices' sessions, with None for each session not in `known`."""
     by_page = {each.page.reference: each.request.token_id for each in known}
     by_token_id = {each.request.token_id: each.request.token_id for each in known}
     return {
@@ -1364,7 +1372,7 @@ class TestSignedTime:
 
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
-    """Yield a pair for each call that each method makes: the method and the number of the call."""
+    """Yield each method with the number of each call that it makes, counted from 1."""
     return (
         (method, call) for method in methods_of(facts) for call in range(1, facts.calls[method] + 1)
     )
@@ -1374,8 +1382,8 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
     """Yield each kind of trouble at each call of each method.
 
     Each item contains the method, the number of the call, the trouble, and the number of calls that
-    meet the trouble. This number is 1, or None if the trouble lasts. Even lasting trouble ends: it
-    passes, or an operator corrects the key or the address.
+    meet the trouble. This number is 1, or None if the trouble lasts until the PSP recovers, as when
+    an operator corrects a wrong key.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
@@ -1390,9 +1398,9 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
 
 
 def after(method: Method, before: object) -> object:
-    """Return the expected `Session.effect` after one call of a method.
+    """Return the `Session.effect` that is expected after one call of `method`.
 
-    `before` is the effect before the call.
+    `before` is the `Session.effect` before the call.
     """
     match method, before:
         case Method.START, int(pages):
@@ -1406,9 +1414,9 @@ def after(method: Method, before: object) -> object:
 
 
 def repeated(act: Callable[[], object]) -> object:
-    """Call a method once more.
+    """Repeat `act`, and return its result.
 
-    NotFound is allowed, because the first call may have deleted an object.
+    NotFound is ignored, because the first call may have deleted an object. None is then returned.
     """
     with suppress(NotFound):
         return act()
@@ -1492,7 +1500,7 @@ class TestTrouble:
 
 
 def tried(act: Callable[[], HostedPage]) -> HostedPage | None:
-    """Start a page, and return it, or return None if there is no usable response."""
+    """Start a page with `act`, and return the page, or None if there is no usable response."""
     try:
         return act()
     except ProviderUnavailable:
@@ -1641,7 +1649,7 @@ class TestPspInTrouble:
 
 
 def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
-    """Return the bodies of the responses to the calls of `act`."""
+    """Return the bodies of the PSP's responses to the calls that `act` makes."""
     bodies: list[bytes] = []
 
     def keep(_: int, body: bytes) -> bytes:
@@ -1655,7 +1663,10 @@ def bodies_of(psp: PspUnderTest, act: Callable[[], object]) -> list[bytes]:
 
 
 def instead(call: int, changed: bytes) -> Callable[[int, bytes], bytes]:
-    """Return a function that replaces the body of the response to one call, counted from 1."""
+    """Return a function for `change_bodies` that replaces the body of one response by `changed`.
+
+    `call` is the number of the call, counted from 1.
+    """
     return lambda number, body: changed if number == call else body
 
 
@@ -1763,7 +1774,7 @@ class TestDamagedResponse:
 
 
 def without(field: str, value: Json) -> Json:
-    """Return the JSON value with null in each field of that name."""
+    """Return a copy of the JSON value with null in each field named `field`."""
     if isinstance(value, dict):
         return {
             name: None if name == field else without(field, each) for name, each in value.items()
@@ -1775,7 +1786,8 @@ def without(field: str, value: Json) -> Json:
 class TestNullField:
     """Tests with responses in which a nullable field is null.
 
-    Such a response must not count as an outage, because it will not change.
+    Such a response must not count as an outage, because a repeated call would get the same
+    response.
     """
 
     # Shows F50.
@@ -2140,7 +2152,10 @@ def is_address(value: str) -> bool:
 def settings_of(
     psp: PspUnderTest, account: MerchantAccount = DEFAULT_MERCHANT_ACCOUNT, **changes: str
 ) -> dict[str, str]:
-    """Return the environment variables that an account needs."""
+    """Return the environment variables that an account needs.
+
+    `changes` replaces values of `PspUnderTest.settings`.
+    """
     own = psp.plugin.account_settings
     assert own is not None
     assert psp.settings.keys() == set(own.required), "give exactly the required settings"
@@ -2148,7 +2163,7 @@ def settings_of(
 
 
 def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the plugin's own type
-    """Read the settings of the plugin, as an installation on the internet does."""
+    """Read the settings of the plugin, as an installation with a public https address does."""
     file = Path("cardonfile.db")
     return psp.plugin.read(
         Surroundings(
@@ -2159,9 +2174,9 @@ def read(psp: PspUnderTest, environment: Mapping[str, str]) -> Any:  # Any: the 
 
 @needs(Ability.STAND_IN)
 class TestCalls:
-    """Tests that `facts` states the right number of calls.
+    """Tests that `Facts.calls` states the right number of calls for each method.
 
-    If the number is too low, the tests above do not make every call fail.
+    If the number were too low, the tests above would not make every call fail.
     """
 
     def test_reading_a_webhook_makes_no_call_to_the_psp(

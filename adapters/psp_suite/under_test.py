@@ -31,7 +31,9 @@ OTHER: Final = MerchantAccount("other")
 SECRET: Final = "the secret of webhooks to main"  # noqa: S105 - made up
 OTHER_SECRET: Final = "the secret of webhooks to other"  # noqa: S105 - made up
 START: Final = datetime(2026, 11, 20, 12, 0, 37, 789_012, tzinfo=UTC)
-"""The time at which a PSP under test starts. It has microseconds, so that rounding is noticed."""
+"""The time at which the clock of a PSP under test starts. It has microseconds, so that the tests
+notice rounding.
+"""
 EXPIRY: Final = (9, 2031)
 
 
@@ -56,12 +58,12 @@ class Ability(Enum):
     TELLS_OUTCOME = auto()
     """The PSP can be asked for the outcome of a page. Without this ability, override `evidence`."""
     IDEMPOTENCY_KEYS = auto()
-    """The PSP handles repeated and concurrent calls with the same key once. Without this ability,
-    the adapter looks in a list before it creates a page.
+    """If calls with the same key are repeated or concurrent, the PSP acts only once. Without this
+    ability, the adapter looks for an existing page in a list before it creates a page.
     """
     NAMES_SESSIONS = auto()
-    """The response to a new page names the session, so that a response about another page is
-    noticed.
+    """The response that creates a page identifies the session, so that the adapter can notice a
+    response about another page.
     """
     NAMES_GUESTS = auto()
     """The PSP chooses the reference of each guest. Without this ability, the adapter derives the
@@ -76,7 +78,9 @@ class Ability(Enum):
     other card on the session's next page.
     """
     COUNTS_REFUSALS = auto()
-    """The PSP reports how many cards a page has refused, even if it has a card or is closed."""
+    """The PSP reports how many cards were refused on a page, even after the page has stored a card
+    or was closed.
+    """
     FORGETS_GUESTS = auto()
     """The PSP can delete a guest, as the plugin's `Capabilities.forgets_guests` says."""
     READS_CARDS = auto()
@@ -117,7 +121,10 @@ class PrintedCard:
 
 
 class Method(Enum):
-    """Those methods of the adapter that call the PSP."""
+    """The methods of the adapter that call the PSP.
+
+    `outcome` is listed twice, because it may make different calls once the page has a card.
+    """
 
     START = auto()
     OUTCOME = auto()
@@ -131,7 +138,7 @@ class Method(Enum):
     READ_CARD = auto()
     """Called only if the PSP has READS_CARDS."""
     LIST_CARDS = auto()
-    """The call for the first part of the list, only if the PSP has LISTS_CARDS."""
+    """The call for the first part of the list. Called only if the PSP has LISTS_CARDS."""
 
 
 class Trouble(Enum):
@@ -140,9 +147,9 @@ class Trouble(Enum):
     CALL_LOST = auto()
     """The PSP does not receive the call."""
     RESPONSE_LOST = auto()
-    """The PSP handles the call, and its response does not arrive."""
+    """The PSP handles the call, but its response does not arrive."""
     CALL_LATE = auto()
-    """The connection breaks, and the PSP handles the call at `handle_late_calls`.
+    """The connection breaks, and the PSP handles the call when `handle_late_calls` is called.
 
     Used only for a REMOTE PSP without IDEMPOTENCY_KEYS.
     """
@@ -159,19 +166,19 @@ class Trouble(Enum):
     FORBIDDEN = auto()
     """403: the key lacks a permission."""
     NOT_THE_API = auto()
-    """404 with an HTML page, from a proxy or a wrong address; the PSP receives no call."""
+    """404 with an HTML page, from a proxy or a wrong address. The call does not reach the PSP."""
     CONFLICT_AT_A_PROXY = auto()
-    """409 with an HTML page, from a proxy; the PSP receives no call."""
+    """409 with an HTML page, from a proxy. The call does not reach the PSP."""
     GONE_AT_A_PROXY = auto()
-    """410 with an HTML page, from a proxy; the PSP receives no call."""
+    """410 with an HTML page, from a proxy. The call does not reach the PSP."""
     REDIRECTED = auto()
-    """302; the PSP handles the call correctly if the redirect is followed."""
+    """302. The PSP would handle the call correctly if the adapter followed the redirect."""
     TOO_MANY = auto()
     """429, with Retry-After of 17 seconds."""
     OUT_OF_ORDER = auto()
     """503: the PSP is out of order."""
     UNKNOWN_ERROR = auto()
-    """An error that the PSP does not document."""
+    """An error response that the PSP does not document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,33 +196,35 @@ class Facts:
     Cards and pages:
 
     - `cards`: the test cards.
-    - `after_refusal`: the outcome after the bank has refused a card, CardRefused or Pending.
-    - `refusal_codes`: the `refusal_code` for REFUSED, and for CHALLENGED after a failed challenge.
-      Leave out the whole mapping if the PSP does not report codes.
-    - `nullable`: the names of fields about a card that may be null according to the PSP. They are
-      in responses, or in webhooks if only webhooks report the card.
+    - `after_refusal`: the outcome after the bank has refused a card. It is CardRefused or Pending.
+    - `refusal_codes`: the `refusal_code` for the card REFUSED, and for the card CHALLENGED after a
+      failed challenge. Leave out the whole mapping if the PSP does not report codes.
+    - `nullable`: the names of fields about a card that may be null according to the PSP's
+      documentation. The fields are in responses, or in webhooks if only webhooks report the card.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
 
     Webhooks:
 
     - `telling_events`: the kinds of webhooks about a session. If only webhooks report the card, the
-      first kind reports it.
+      first kind must be one that reports the card.
     - `silent_events`: the kinds of webhooks that are not about a session, including an unknown
       kind.
     - `card_events`: the kinds of webhooks about a stored card that was changed or lost, or about
       its guest.
     - `broken_events`: bodies of telling events with a missing or wrong field. The keys name the
       fault.
-    - `misdirected`: names for the wrong addressees of a correctly signed webhook, such as "live
-      mode" for an account in test mode. The adapter must reject such a webhook.
+    - `misdirected`: the cases in which a correctly signed webhook is meant for another addressee,
+      each with a name of your choice, such as "live mode" for an account in test mode. The adapter
+      must reject such a webhook.
 
     Calls:
 
-    - `calls`: how many calls each method makes without faults. START is counted for a new guest.
-    - `live_settings`: the settings with which the account takes real cards, such as
-      `{"API_KEY": "live_…"}`. They replace those in `settings`.
-    - `resolution`: the unit of the PSP's times.
+    - `calls`: how many calls to the PSP each method makes if nothing fails. For START, it is the
+      number for a guest who is new to the PSP.
+    - `live_settings`: such as `{"API_KEY": "live_…"}`, the settings with which the account takes
+      real cards. They replace the settings of the same names in `PspUnderTest.settings`.
+    - `resolution`: the precision of the PSP's times, such as one second.
     - `list_lag`: the longest time until the PSP's lists show the page of a repeated call.
     - `abilities`: the PSP's abilities.
     """
@@ -253,7 +262,7 @@ class GuestDetails:
 
 
 class PspUnderTest(ABC):
-    """A PSP with the merchant accounts MAIN and OTHER, and without pages, guests or cards.
+    """A PSP with the merchant accounts MAIN and OTHER. At first, it has no pages, guests or cards.
 
     The suite creates an adapter, plays the guest, and causes faults. Methods that need the ability
     STAND_IN are not called for a PSP without it.
@@ -283,7 +292,7 @@ class PspUnderTest(ABC):
 
     @classmethod
     def not_tested(cls) -> Sequence[str]:
-        """Return the names of the parts that are not tested, because the author left them out."""
+        """Return the names of the parts that are not tested because the author left them out."""
         facts = cls.facts
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
@@ -304,7 +313,7 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def __init__(self, folder: Path) -> None:
-        """Start the PSP, with an empty folder for its files."""
+        """Start the PSP. `folder` is an empty folder for its files."""
 
     def close(self) -> None:  # noqa: B027 - a PSP may have nothing to stop
         """Stop what was started."""
@@ -337,7 +346,7 @@ class PspUnderTest(ABC):
         """
 
     def leave(self, page: HostedPage) -> None:  # noqa: B027 - most PSPs do not notice
-        """Play the guest who leaves the page without a card."""
+        """Play the guest who leaves the page without adding a card."""
 
     @abstractmethod
     def ways_out(self, page: HostedPage) -> WaysOut:
@@ -391,15 +400,15 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def have(self, trouble: Trouble, *, from_call: int = 1, calls: int | None = None) -> None:
-        """Cause trouble from the `from_call`-th call on, counted from now, until `recover`.
+        """Cause trouble from the `from_call`-th call on, until `recover` is called.
 
-        With `calls`, the trouble ends after that number of calls. For NONSENSE and UNKNOWN_STATUS,
-        the PSP handles the call before it sends such a response. These two kinds only have to work
-        for calls about existing pages.
+        Calls are counted from now. If `calls` is given, the trouble ends after that number of
+        calls. For NONSENSE and UNKNOWN_STATUS, the PSP handles the call before it sends such a
+        response. These two kinds only have to work for calls about existing pages.
         """
 
     def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:
-        """Handle each call, and change the body of its response, until `recover`.
+        """Handle each call, but change the body of its response, until `recover` is called.
 
         `change` is called with the number of the call, counted from 1, and the correct body. Called
         only for a PSP with REMOTE.
@@ -411,7 +420,7 @@ class PspUnderTest(ABC):
         raise NotImplementedError  # the suite calls it for REMOTE alone
 
     def drip(self, seconds: float) -> None:
-        """Send each response byte by byte over a number of seconds, until `recover`.
+        """Send each response byte by byte over this number of seconds, until `recover` is called.
 
         Called only for a PSP with REMOTE.
         """
@@ -425,7 +434,7 @@ class PspUnderTest(ABC):
         raise NotImplementedError  # the suite calls it for such a PSP alone
 
     def fall_silent(self) -> None:
-        """Receive calls without sending any byte of a response, until `recover`.
+        """Receive calls without sending any byte of a response, until `recover` is called.
 
         Called only for a PSP with REMOTE.
         """
@@ -441,7 +450,7 @@ class PspUnderTest(ABC):
     def event(self, kind: str, request: HostedPageRequest, page: HostedPage) -> bytes:
         """Return the body of a webhook of this kind.
 
-        If `kind` is one of `telling_events`, the webhook is about this page.
+        If `kind` is one of `Facts.telling_events`, the webhook is about this page.
         """
 
     def card_event(self, kind: str, card: Card) -> bytes:
@@ -457,14 +466,14 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def sign(self, body: bytes, *, secret: str = SECRET, at: datetime) -> WebhookDelivery:
-        """Return a signed webhook with this body, sent to the address of MAIN.
+        """Return a webhook with this body, sent to the address of MAIN and signed with `secret`.
 
-        It has no headers other than those of the signature.
+        `at` is the time of signing. The webhook has no headers other than those of the signature.
         """
 
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
         """Return a correctly signed webhook that is sent to MAIN but meant for another addressee.
 
-        The addressee is one of `misdirected`. Override this method if `misdirected` is not empty.
+        `whom` is one of `Facts.misdirected`. Override this method if that list is not empty.
         """
         raise NotImplementedError  # the suite calls it for each of `misdirected`
