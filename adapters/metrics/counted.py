@@ -21,7 +21,9 @@ from domain.sessions.session_log import SessionLog, SessionStep, Step
 
 STORING_SECONDS: Final = (1, 5, 15, 60, 300, 1800, 7200, 86_400)
 MAX_CODES: Final = 100
-"""The maximum number of codes of declined cards that are counted separately. A PSP may use more."""
+"""The maximum number of codes of declined cards that are counted separately. All further codes are
+counted together, as `other`.
+"""
 
 _HARMLESSLY: Final = suppress(Exception)
 _STORED: Final = (Step.STORED, Step.RENEWED)
@@ -31,15 +33,15 @@ _ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
 class Counts:
     """The metrics of this process. To count, call a metric with its labels.
 
-    Metrics that measure times also take a number of seconds. The calls never raise. If the disk
-    that holds the metrics files is full, work goes on.
+    For a metric that measures times, pass the number of seconds after the labels. The calls never
+    raise, not even if the disk that holds the metrics files is full.
     """
 
     def __init__(self, registry: CollectorRegistry | None, psps: Iterable[str] = ()) -> None:
         """Create the metrics in `registry`, which is None if each process writes files.
 
-        The counts of stored cards start at 0 for each of `psps`, because an alert misses a series
-        that starts at 1.
+        The counts of stored cards start at 0 for each of `psps`. If a count first appeared with the
+        value 1, Prometheus would not see an increase, and an alert would miss the first card.
         """
 
         def counter(name: str, what: str, *labels: str) -> Callable[..., None]:

@@ -41,10 +41,10 @@ _WHOLE: Final = frozenset({"ISK", "JPY"})
 
 
 def _by_tag(locales: str) -> Mapping[str, str]:
-    """Return locales by language tag.
+    """Map language tags to `locales`, a text with one locale after another.
 
-    The first locale of each language has the tag without a region, such as `de`. Each further
-    locale has its full tag, such as `de-AT`.
+    The first locale of each language gets the tag without a region, such as `de`. Each further
+    locale gets its full tag, such as `de-AT`.
     """
     by_tag: dict[str, str] = {}
     for locale in locales.split():
@@ -57,11 +57,11 @@ LOCALES: Final = _by_tag(
     "ca_ES cs_CZ da_DK de_DE de_AT de_CH de_LU en_GB en_BE en_NL en_US es_ES fi_FI fr_FR fr_BE fr_LU "
     "hu_HU is_IS it_IT lt_LT lv_LV nb_NO nl_NL nl_BE pl_PL pt_PT sk_SK sv_SE"
 )
-"""The languages of the hosted page by their tags ("Create payment", `locale`)."""
+"""Mollie's locales of the hosted page, by language tag ("Create payment", `locale`)."""
 
 _LOGOS: Final = {"American Express": "amex", "Diners Club": "diners"}
-"""The names that clients use for these brands at Mollie. For any other brand, clients use the name
-at Mollie in lower case, without spaces.
+"""The names that cardonfile's API uses for some brands of cards, by Mollie's names. For any other
+brand, the API uses Mollie's name in lower case, without spaces.
 """
 
 
@@ -117,7 +117,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 _WALLETS: Final[Mapping[str | None, str]] = {"applepay": "apple_pay", "googlepay": "google_pay"}
-"""The names that other PSPs use for wallets, by Mollie's names."""
+"""The usual names of wallets, which other PSPs use too, by Mollie's names."""
 
 _AUTHENTICATED: Final[Mapping[str | None, bool]] = {"3dsecure": True, "normal": False}
 
@@ -142,8 +142,8 @@ class Payment(Resource, frozen=True, kw_only=True):
     ) -> None:
         """Raise ProviderUnavailable if the payment belongs to another attempt or another guest.
 
-        The customer may be missing, because it may have been deleted after the payment. The
-        metadata may be missing if the payment has the requested `reference`.
+        The payment may lack the customer, because the customer may have been deleted since. It may
+        lack the metadata only if its id is `reference`, the id with which it was requested.
         """
         is_named = self.metadata is None and self.id == reference
         is_ours = is_named or self.metadata == request.idempotency_key
@@ -153,7 +153,8 @@ class Payment(Resource, frozen=True, kw_only=True):
     def page(self, request: HostedPageRequest, customer: GuestReference) -> HostedPage:
         """Return the page of the payment.
 
-        A page that is over has no address at Mollie, so its address leads back to the shop.
+        Mollie reports no address for a page that is over. The returned page then has the address to
+        which Mollie would send the guest back.
         """
         return HostedPage(
             reference=self.id,
@@ -185,7 +186,7 @@ class Mandate(Resource, frozen=True, kw_only=True):
         return self.method == CARD and WITHOUT_GUEST in (self.scopes or ())
 
     def card(self, customer: GuestReference) -> Card | str:
-        """Return the customer's card, or the name of a required field that Mollie left out."""
+        """Return the customer's card. If a required field is missing, return its name instead."""
         details = self.details or _CardDetails()
         number, expiry = details.card_number, details.card_expiry_date
         if number is None:

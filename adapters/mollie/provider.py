@@ -104,7 +104,7 @@ class MollieSettings:
 
 
 class _Call(JsonApi):
-    """The requests of one call to the port, sent with the key of a merchant account."""
+    """Sends the requests that one call to the port needs, with the key of a merchant account."""
 
     def __init__(self, keys: MollieKeys, api_base: str, retry_policy: RetryPolicy) -> None:
         super().__init__(
@@ -138,7 +138,11 @@ class _Call(JsonApi):
         json: object = None,
         key: str | None = None,
     ) -> _Read:
-        """Send a request as `ask` does. The idempotency key must be a UUID, as Mollie requires."""
+        """Send a request as `ask` does, and return one object.
+
+        Mollie requires a UUID as the idempotency key, so `key` is converted to a UUID. Raises
+        ProviderUnavailable also if the object is not in the mode of the API key.
+        """
         headers = {}
         if key is not None:
             uuid = UUID(bytes=sha256(key.encode()).digest()[:16], version=4)
@@ -168,7 +172,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Mollie's id of the website profile to which the key belongs, with the mode."""
+        """Return Mollie's id of the website profile to which the key belongs, and then the mode."""
         with self._mollie(merchant_account) as mollie:
             profile = mollie.one(RESOURCE, "GET", "/profiles/me")
         return f"{profile.id} {profile.mode}"
@@ -358,7 +362,10 @@ def _found(about: str, ask: Callable[[], Finding]) -> Finding:
 def _customer(
     mollie: _Call, request: HostedPageRequest, *, is_old: bool, now: datetime
 ) -> GuestReference:
-    """Return the guest's customer. Create it if it does not exist or was deleted."""
+    """Return the guest's customer, which is created if it is missing or was deleted.
+
+    `is_old` is True if the attempt began more than KEY_LIFETIME ago.
+    """
     for customer in _candidates(mollie, request, is_old=is_old):
         if _exists(mollie, customer, request, now):
             return GuestReference(customer)
@@ -370,9 +377,9 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
 
     1. The customer on file, if there is one.
     2. A customer created with the guest's idempotency key, so that a concurrent call gets the same
-       customer.
-    3. If that customer was deleted within the hour, or Mollie has saved a fault under the key, a
-       customer created for this attempt.
+       customer. If `is_old`, a customer that an earlier call created comes first, if there is one.
+    3. A customer created for this attempt, if Mollie returns a customer that was deleted after its
+       creation with that key, or if Mollie has saved a fault under the key.
     """
     if request.guest_reference is not None:
         yield request.guest_reference
@@ -428,9 +435,9 @@ def _made_before(
 ) -> str | None:
     """Find the object that an earlier call created for the attempt, by its metadata.
 
-    Return its id, or None. The list at `path` begins with the newest object. Raises ProviderRefused
-    if the list is too long to read, because a repeated call would not help. An object so far back
-    in the list is so old that its page is over.
+    Return the id of the object, or None if there is no such object. The list at `path` begins with
+    the newest object. Raises ProviderRefused if the list is too long to read. A repeated call would
+    not help, and a page that far back in the list would be over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

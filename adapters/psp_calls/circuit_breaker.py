@@ -1,6 +1,6 @@
 """Circuit breakers, one for each merchant account.
 
-If a PSP hangs, they stop calls to it for a while.
+If a PSP hangs, the breaker of the account stops calls to the PSP for a while.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class CircuitBreaker:
     """Stops calls for one merchant account for a while.
 
     The breaker opens for 10 seconds after three consecutive time-outs. If the PSP sends
-    Retry-After, it opens for that time, but at most for a minute. If both happen, the longer time
-    applies.
+    Retry-After, the breaker opens for the time in that header, but at most for a minute. If both
+    happen, the longer time applies.
 
     After the time has passed, one trial call is allowed. If the trial times out, the breaker opens
     for another 10 seconds. If it does not, the breaker closes.
@@ -72,9 +72,9 @@ class CircuitBreaker:
             self._note(has_hung, pause_seconds)
 
     def capacity(self, most: int) -> int:
-        """Return how many calls may run at once, at most `most`.
+        """Return how many calls may run at once, which is normally `most`.
 
-        It is 0 while the breaker is open, and 1 during a trial.
+        The number is 0 while the breaker is open, and 1 when a trial call is allowed.
         """
         with self._lock:
             if self._now() < self._open_until:

@@ -31,15 +31,15 @@ log = structlog.get_logger()
 class OutageLog:
     """Logs whether each operation works at each merchant account, with one line for each change.
 
-    An operation is a method of `PaymentProvider`. If its state changes often, at most one pair of
-    lines is logged in a minute. Each process has separate states.
+    An operation is a method of `PaymentProvider`. If an operation often begins to fail and succeeds
+    again, at most one pair of lines is logged in a minute. Each process logs separately.
 
     The log events are `psp_away`, `psp_refuses` and `psp_back`. If the PSP does not find an object,
     and the operation will be repeated, the event is `psp_does_not_find`. The line about a failure
     contains its `details`.
 
-    `observe` is called for each call with the PSP, the account, the operation, the result and the
-    duration in seconds. It must not raise an exception.
+    After each call to a PSP, `observe` receives the names of the PSP, the account and the
+    operation, the result, and the duration in seconds. `observe` must not raise an exception.
     """
 
     def __init__(
@@ -97,7 +97,10 @@ class OutageLog:
     def _has_changed(
         self, account: PspAccount, operation: str, failure: type[Exception] | None
     ) -> bool:
-        """Store the new state of an operation, and return whether it must be logged."""
+        """Store the new state of an operation, and return whether the change must be logged.
+
+        `failure` is the type of the exception, or None if the call succeeded.
+        """
         now = self._now()
         with self._lock:
             if failure is None:

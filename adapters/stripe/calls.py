@@ -61,13 +61,13 @@ because the call may have taken effect.
 
 
 class Call:
-    """The requests of one call to the port, sent with the keys of a merchant account.
+    """Sends the requests that one call to the port needs, with the keys of a merchant account.
 
     Use it in a `with` statement, which closes the connection. `date` is the `Date` header of the
     latest response.
 
-    Pass methods of the SDK's services in `v1` to `ask`. It never raises exceptions of the SDK,
-    because they contain the sent and received data.
+    Pass methods of the SDK's services in `v1` to `ask`. `ask` never raises exceptions of the SDK,
+    because those contain the sent and received data.
     """
 
     def __init__(

@@ -47,7 +47,9 @@ LONGEST_LIFE: Final = timedelta(hours=24)
 """The maximum lifetime of a Checkout Session ("Create a Session", `expires_at`)."""
 
 LEEWAY: Final = timedelta(minutes=2)
-"""The margin before either limit of the lifetime, for latency, retries and differing clocks."""
+"""The margin by which a page stays within Stripe's shortest and longest lifetime. It allows for
+latency, retries and differing clocks.
+"""
 
 CARD: Final = "card"
 """The type of a payment method that is a card."""
@@ -121,7 +123,7 @@ def page_parameters(
 
 
 def _card_options(request: HostedPageRequest) -> SessionCreateParamsPaymentMethodOptionsCard:
-    """Return the options for cards: the kinds that the page refuses, and whether 3-D Secure is needed."""
+    """Return the options for cards: which cards the page refuses, and if 3-D Secure is required."""
     card: SessionCreateParamsPaymentMethodOptionsCard = {}
     if request.refuse_funding:
         card["restrictions"] = {
@@ -151,7 +153,7 @@ def without_restrictions(parameters: SessionCreateParams) -> SessionCreateParams
 
 
 def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings:
-    """Return the center's name, color and logo for the page, in place of the merchant account's."""
+    """Return the center's name, color and logo, which the page shows in place of the merchant's."""
     branding: SessionCreateParamsBrandingSettings = {"display_name": request.center_name}
     if request.color:
         branding["button_color"] = request.color
@@ -166,7 +168,7 @@ def _branding(request: HostedPageRequest) -> SessionCreateParamsBrandingSettings
 
 
 def _ends_at(request: HostedPageRequest) -> datetime:
-    """Return the end of the page, which is `live_until` within Stripe's limits."""
+    """Return the end of the page: `live_until`, or the nearest time that Stripe's limits allow."""
     earliest = request.begun_at + SHORTEST_LIFE + LEEWAY
     latest = request.begun_at + LONGEST_LIFE - LEEWAY
     return min(max(earliest, request.live_until), latest)

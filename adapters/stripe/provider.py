@@ -86,7 +86,10 @@ class StripeProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Stripe's id of the account with the mode, or None if the key may not read the id."""
+        """Return Stripe's id of the account, and then the mode.
+
+        Return None if the key may not read the account.
+        """
         try:
             with self._call(merchant_account) as call:
                 account = call.ask(Account, call.v1.accounts.retrieve_current)
@@ -271,7 +274,7 @@ def _naming(customer: str) -> Iterator[None]:
 def _created(
     call: Call, request: HostedPageRequest, parameters: SessionCreateParams
 ) -> CheckoutSession:
-    """Create the page of an attempt. If Stripe refuses a logo, a color or a restriction, leave it out.
+    """Create the page of an attempt, without a logo, color or restriction that Stripe refuses.
 
     Restrictions of cards may be left out, because cardonfile also applies them when the card is
     settled. Required 3-D Secure is never left out, because every card would then be refused later.
