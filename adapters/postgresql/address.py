@@ -17,7 +17,7 @@ password as the host, and show it in errors.
 """
 
 _SHOWN: Final = ("service", "host", "hostaddr", "port", "dbname", "user")
-"""The parts that may be shown. Others, such as `options`, may contain passwords."""
+"""The parts that may be shown. Other parts, such as `options`, may contain passwords."""
 
 
 class AddressInvalid(DatabaseUnusable):

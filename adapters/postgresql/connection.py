@@ -1,8 +1,8 @@
 """Connections to the PostgreSQL server: the pool, transactions, commits in doubt and errors.
 
 The pool comes from psycopg. This module adds three features: statements end even if the server
-hangs, calls fail quickly while the server is down, and if the response to a commit is lost, its
-outcome is looked up.
+hangs, calls fail quickly while the server is down, and the outcome of a commit is looked up if the
+response to the commit is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Received = TypeVar("Received")
 log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 2
-"""How long a unit waits for the pool, and how long a new connection waits for the server."""
+"""How long a unit waits for a connection from the pool, and a new connection for the server."""
 AWAY_SECONDS: Final = 0.5
 """How long a unit waits for a connection while the server is known to be down."""
 CHECK_SECONDS: Final = 1.5
@@ -71,7 +71,7 @@ _DIALECT: Final = Dialect(
 )
 
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
-"""A named parameter in a statement; `::` is a cast."""
+"""A named parameter in a statement, such as `:name`. It has one colon, because `::` is a cast."""
 
 _IS_STANDBY: Final = "the server is a standby"
 
@@ -150,7 +150,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
     @contextmanager
     def limited_to(self, seconds: float | None) -> Iterator[None]:
-        """Change `statement_seconds` for the statements in a `with` block."""
+        """Set `statement_seconds` to `seconds` for the statements in a `with` block."""
         before, self.statement_seconds = self.statement_seconds, seconds
         try:
             yield
@@ -164,9 +164,10 @@ class Transaction:
     dialect: Final = _DIALECT
 
     def __init__(self, connection: Connection, begun: Begun, *, url: str, writing: bool) -> None:
-        """Take a connection to `url`, and the response to the statements that began a transaction.
+        """Represent a transaction that has begun on `connection`, a connection to `url`.
 
-        Raises the error if these statements failed.
+        `begun` is the response to the statements that began the transaction. If it is an error, the
+        error is raised. Raises OperationalError for a standby if statements have a time limit.
         """
         self._connection: Connection | None = connection
         self._url = url
@@ -224,7 +225,7 @@ class Transaction:
             )
 
     def commit(self) -> None:
-        """Commit. The transaction is then over, even if this fails.
+        """Commit. The transaction is then over, even if the commit fails.
 
         If the connection is lost before the response arrives, or if the server has stopped waiting
         for its synchronous standbys, the outcome is looked up with another connection. Raises
@@ -253,7 +254,7 @@ class Transaction:
 
 
 class Connections:
-    """A pool of connections. It is opened when it is first needed, and therefore after any fork."""
+    """A pool of connections. It is opened when first needed, so it is not shared across a fork."""
 
     def __init__(
         self,
@@ -263,10 +264,10 @@ class Connections:
         statement_seconds: float | None,
         on_wait: OnWait = lambda _: None,
     ) -> None:
-        """Set the address of the database, and the maximum number of connections.
+        """Prepare a pool of at most `connections` connections to the database at `url`.
 
-        `statement_seconds` is how long a statement may take. With None, which the commands of
-        `cardonfile` pass, statements have no limit, and units may read from a standby. `on_wait` is
+        `statement_seconds` is how long a statement may take. The commands of `cardonfile` pass
+        None: statements then have no limit, and units may also read from a standby. `on_wait` is
         called with the seconds that each unit has waited for a connection.
         """
         self._url = url
@@ -426,7 +427,7 @@ class Connections:
     def _begin_as_check(self, connection: Connection) -> None:
         """Begin the thread's transaction, which shows whether the connection still works.
 
-        A check in a separate round trip took 11% of the time of an add-card.
+        A check in a separate round trip took 11% of the time of an add-card request.
         """
         mine = self._of_thread
         try:
@@ -489,7 +490,8 @@ def _commit(connection: Connection) -> str | None:
     """Commit, and return the status of the response. Raises NotReplicated.
 
     If an operator or `statement_timeout` cancels the wait for synchronous standbys, PostgreSQL
-    reports a successful commit with a warning. A failover would lose such a commit.
+    reports a successful commit with a warning. NotReplicated is then raised, because a failover
+    would lose the commit.
     """
     codes: list[str | None] = []
 
@@ -509,7 +511,8 @@ def _commit(connection: Connection) -> str | None:
 def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> bool:
     """Return whether a transaction was committed on the server and its synchronous standbys.
 
-    Return False if that is unknown.
+    `xid` is the id of the transaction. `recovered_at` is when the server last recovered from a
+    crash, as seen by the transaction. Return False also if the outcome cannot be found out in time.
     """
     give_up_at = time.monotonic() + IN_DOUBT_SECONDS
     while time.monotonic() < give_up_at:

@@ -310,8 +310,9 @@ def apply(connection: Connection) -> list[str]:
 def _lock_tables(connection: Connection) -> None:
     """Lock all tables first, so that a deadlock cannot happen after some of the work is done.
 
-    Tables of other programs or owners in the schema are not locked. The wait for the locks ends
-    after 3 seconds, because the service's requests wait too, and fail after 5 seconds.
+    Tables of other programs or owners in the schema are not locked. While this call waits for the
+    locks, the service's requests wait behind it. They fail after 5 seconds, so this call gives up
+    after 3 seconds.
     """
     ours = re.findall(r"CREATE TABLE (\w+)", "".join(MIGRATIONS.values()))
     found = connection.execute(

@@ -25,9 +25,9 @@ class PostgresqlStorage(Storage):
     """Stores records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` connections are open at once. Each is opened when it is needed. A
-    statement may take `statement_seconds`. With None, which the commands of `cardonfile` pass,
-    statements have no limit, and units may read from a standby. `on_wait` is called with the
-    seconds that each unit has waited for a connection.
+    statement may take `statement_seconds`. The commands of `cardonfile` pass None: statements then
+    have no limit, and units may also read from a standby. `on_wait` is called with the seconds that
+    each unit has waited for a connection.
     """
 
     def __init__(

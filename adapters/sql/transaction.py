@@ -18,7 +18,9 @@ class Dialect:
     """The fragments of SQL that differ between SQLite and PostgreSQL."""
 
     page_reference: str
-    """The reference of a session's current page, written as in its index."""
+    """The expression for the reference of a session's current page, the same as in the index of
+    references.
+    """
 
     among_ids: str
     """The end of a condition that requires the column before it to be in the list `:ids`."""

@@ -73,7 +73,7 @@ class OnFirstUse(Generic[Port]):
     """A repository that a unit makes when it first uses it.
 
     A unit uses only a few of its repositories. Making all of them took 4% of the time of an
-    add-card.
+    add-card request.
     """
 
     def __init__(self, make: Callable[[Transaction], Port]) -> None:

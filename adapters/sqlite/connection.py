@@ -47,7 +47,7 @@ MAX_QUEUED_WRITERS: Final = 8
 requests that only read.
 """
 QUEUE_FULL_SECONDS: Final = 0.5
-"""How long a further writer waits for a place in the queue."""
+"""How long a writer waits for a place in the queue if the queue is full."""
 
 EMPTY_LOG_SECONDS: Final = 0.1
 """How long emptying the write-ahead log waits for connections that read from it."""
@@ -192,7 +192,7 @@ class Transaction:
     """Empty, because a write transaction locks the whole database."""
 
     def __init__(self, db: Database, files: HeldFiles, *, writing: bool) -> None:
-        """Wrap a connection to these files, on which a transaction has begun."""
+        """Wrap a transaction that has begun on `db`, a connection to `files`."""
         self.db = db
         self._files = files
         self._is_writing = writing
@@ -224,10 +224,10 @@ class Transaction:
         """Do nothing, because a write transaction locks the whole database."""
 
     def commit(self) -> None:
-        """Commit. The transaction then ends, even if this raises ServiceUnavailable.
+        """Commit. The transaction is then over, even if the commit fails.
 
-        Raises ServiceUnavailable also if the files were replaced in the meantime, because the
-        commit is then lost.
+        Raises ServiceUnavailable if the commit fails, or if the files were replaced in the
+        meantime, because the commit is then lost.
         """
         if self._is_over:
             raise RuntimeError("this unit of work is over")
@@ -259,8 +259,8 @@ class HeldFiles:
     """The files of a database: the file itself, its write-ahead log, and the index of the log.
 
     An open connection prevents SQLite from deleting the log, so only another program or a person
-    can delete it. Commits after that are lost, because whoever opens the database does not find
-    them.
+    can delete it. After the log was deleted, commits of this process are lost, because a process
+    that then opens the database does not find them.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ _DELIVERIES = Rows(
 
 
 class SqlEvents(Repository, Events):
-    """Stores the list of events. In the row of the last deleted event, `event` is NULL."""
+    """Stores the list of events. Of the deleted events, the latest keeps its row with `event` NULL."""
 
     @override
     def add(self, event: Event) -> None:

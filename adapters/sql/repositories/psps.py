@@ -15,7 +15,7 @@ from domain.psps.merchant_standing import MerchantStanding, MerchantStandings
 from domain.psps.references import GuestReferences, MerchantIdentities
 
 _TABLES: Final = ("psp_guests", "former_guest_references", "guest_references")
-"""The present references, the replaced references, and those of release 0.1.0."""
+"""The tables of the present references, the replaced references, and those of release 0.1.0."""
 
 _REFERENCES: Final = " UNION ALL ".join(
     f"SELECT {columns} FROM {table} WHERE guest_id = :guest_id"

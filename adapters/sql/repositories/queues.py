@@ -32,9 +32,11 @@ class Queue(NamedTuple):
 class Queues(Table[Record]):
     """A table whose rows have a `due_at`, and belong to queues named `target/kind`.
 
-    `_name` is the SQL expression for the name of a row's queue. It must be written as in the index,
-    where it precedes `due_at`. `_latest` is the SQL expression for the latest time at which a row
-    of `queue` can be due. Only the ends of a queue are read, however long it is.
+    `_name` is the SQL expression for the name of a row's queue. It must be the same expression as
+    in the index of the table, which consists of this expression and `due_at`. `_latest` is the SQL
+    expression for the latest time at which a row of `queue` can be due.
+
+    The methods read only the rows at both ends of a queue, however long it is.
     """
 
     _name: str
@@ -52,7 +54,10 @@ class Queues(Table[Record]):
         return waiting(*found.fetchall()[0])
 
     def _due(self, now: datetime, except_to: Collection[str]) -> list[Queue]:
-        """Return the queues with a due row, sorted by name, without those of the given targets."""
+        """Return the queues with a due row, sorted by name.
+
+        Queues of targets in `except_to` are left out.
+        """
         found = self._of_queues(
             f"queue, ({self._first} <= :now ORDER BY due_at LIMIT 1), "
             f"({self._first} > {self._latest} ORDER BY due_at LIMIT 1)",
@@ -74,7 +79,7 @@ class Queues(Table[Record]):
         return f"SELECT due_at {self._with_due_at}"
 
     def _of_queues(self, selected: str, now: datetime) -> Cursor:
-        """Run a SELECT with one row for each queue, and with a further row at each end.
+        """Run a SELECT with one row for each queue, and with a further row before and after them.
 
         `selected` is the list of expressions to select. In them, `queue` is the name of the queue.
         The name is empty in the first row and NULL in the last row.
@@ -97,9 +102,11 @@ class Queues(Table[Record]):
     def _take(
         self, queues: Iterable[Queue], returning: str, until: datetime, now: datetime | None = None
     ) -> Any:
-        """Lease the first due row in the first of these queues that has one.
+        """Lease one due row until the time `until`.
 
-        Return the columns in `returning`, or None if there is no such row.
+        The row is the first due row of the first of these queues that has one. Return the values of
+        the columns `returning` of the leased row, or None if no queue has a due row. `now` is a
+        parameter for subclasses whose `_taken` uses it.
         """
         for queue in queues:
             taken = self._transaction.execute(

@@ -43,9 +43,10 @@ def assignments(columns: Iterable[str]) -> str:
 
 
 def waiting(items: object, since: object) -> Waiting:
-    """Return the count of waiting work in a row of a result.
+    """Convert two values in a row of a result: the count of waiting items, and the oldest time.
 
-    `items` may be a decimal because it is a sum, or None if there are no rows.
+    `items` may be a decimal because it is a sum, or None if there are no rows. `since` is then
+    None.
     """
     return Waiting(int(str(items or 0)), msgspec.convert(since, datetime | None))
 
@@ -63,8 +64,9 @@ class Repository:
     def _forget(self, table: str, key: str, condition: str, *more: str, **times: datetime) -> int:
         """Delete a limited number of rows that match a condition, and return their number.
 
-        `times` are the values of the condition's parameters. `more` are further tables; their rows
-        with the same single-column key are deleted too.
+        `key` contains the columns of the primary key. `times` are the values of the condition's
+        parameters. `more` are further tables, from which the rows with the same keys are deleted
+        too. If `more` is given, the key must be a single column.
         """
         forgotten = self._transaction.execute(
             f"DELETE FROM {table} WHERE ({key}) IN ({self._old(table, key, condition)}) "
@@ -146,7 +148,7 @@ class Table(Repository, Generic[Record]):
         order: str,
         request: PageRequest,
     ) -> Page[Record]:
-        """Return a page of a guest's records at these centers. None means all centers."""
+        """Return a page of a guest's records at `centers`, or at all centers if `centers` is None."""
         at_centers = "" if centers is None else f"AND center_id {self._dialect.among_ids} "
         return self._page(
             f"WHERE {condition} {at_centers}",
