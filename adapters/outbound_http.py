@@ -80,7 +80,7 @@ def begin(work: Callable[[], Returned]) -> Future[Returned]:
 
 
 class Deadline:
-    """A deadline for all work, which is a number of seconds from now."""
+    """A deadline for several steps of work: a number of seconds after this object is created."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds

@@ -43,7 +43,9 @@ _SIGNS: Final = {
 """The prefixes that people write before a postal code in place of the ISO code, by country."""
 
 _LETTERS: Final = {"SV": "CP"}
-"""The letters at the beginning of a country's postal codes, if they are not its ISO code."""
+"""The letters with which a country's postal codes begin, for countries where these letters are not
+the ISO code.
+"""
 
 
 class PostalCodeFormats(PostalCodes):

@@ -22,7 +22,7 @@ _LATER_VERSION = re.compile(
     r"(?!00|ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(?:-.*)?"
 )
 _SAMPLED: Final = 1
-"""The only flag of version 00. Others are not passed on."""
+"""The only flag that version 00 defines. Other flags are not passed on."""
 
 _current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
@@ -34,12 +34,12 @@ def trace_of(traceparent: str) -> Trace | None:
 
 
 def logged(trace: Trace | None) -> Mapping[str, str]:
-    """Return the log field with the id of the trace, or an empty mapping without a trace."""
+    """Return the log field with the id of the trace, or an empty mapping if `trace` is None."""
     return {} if trace is None else {"trace_id": trace.partition("-")[0]}
 
 
 def headers_of(trace: Trace | None) -> Mapping[str, str]:
-    """Return the header for a request that belongs to `trace`, or an empty mapping for None."""
+    """Return the header for a request that belongs to `trace`, or no header if `trace` is None."""
     if trace is None:
         return {}
     trace_id, _, flags = trace.partition("-")

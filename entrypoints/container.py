@@ -186,7 +186,10 @@ def decorated(part: Built, *, by: Callable[[Built], Built] = lambda part: part) 
 def make_psps(
     psps: Mapping[ProviderName, InstalledPsp], clock: Clock, ids: Ids
 ) -> Mapping[ProviderName, PaymentProvider]:
-    """Return the adapter of each PSP that is set up. Raises SettingsError."""
+    """Return the adapter of each PSP that is set up.
+
+    Raises SettingsError if a plugin cannot make its adapter.
+    """
     return {name: psp.make(clock, ids) for name, psp in psps.items() if psp.is_set_up}
 
 
@@ -298,7 +301,10 @@ def evidence_signer(keys: str | None) -> EvidenceSigner:
 
 
 def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
-    """Return a function that wakes this process's worker and checks that some worker runs."""
+    """Return a function that wakes this process's worker and checks that some worker runs.
+
+    `work` is the event for which this process's worker waits. `workers` logs if no worker runs.
+    """
 
     def wake() -> None:
         work.set()

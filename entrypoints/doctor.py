@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from adapters.postgresql.replication import Replication
 
 SECONDS: Final = 10
-"""The time limit for the check of the database, and then for all other checks together."""
+"""The time limit for the check of the database. The same limit applies afterwards to all other
+checks together.
+"""
 REQUEST_SECONDS: Final = 5
 MAX_BODY_BYTES: Final = 64 * 1024
 OLDEST_BACKUP: Final = timedelta(days=2)

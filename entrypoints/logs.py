@@ -96,8 +96,8 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 class _Lines:
     """Writes lines to standard error.
 
-    A line that cannot be written is dropped, such as when the disk is full. If a part of a dropped
-    line was written, a line break is written before the next line.
+    A line that cannot be written is dropped, for example because the disk is full. If a part of
+    that line was written, a line break is written before the next line.
     """
 
     def __init__(self) -> None:

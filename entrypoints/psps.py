@@ -73,7 +73,10 @@ class InstalledPsp:
 
     @property
     def live_setting(self) -> str | None:
-        """The name of a setting that contains a key for real cards, or None."""
+        """The name of a setting that contains a key for real cards.
+
+        None if there is no such key.
+        """
         if not self.is_set_up:
             return None
         return _call(
@@ -102,7 +105,10 @@ class InstalledPsp:
         return None
 
     def currency(self, account: MerchantAccount) -> str | None:
-        """Return the currency that is set for an account, in capitals, or None. Never raises."""
+        """Return the currency that is set for an account, in capitals, or None if none is set.
+
+        Never raises.
+        """
         if not self.is_set_up:
             return None
         with suppress(SettingsError):
@@ -116,7 +122,7 @@ class InstalledPsp:
 
     @property
     def database(self) -> Path | None:
-        """The SQLite file in which the PSP stores its own data, or None."""
+        """The SQLite file in which the PSP stores its own data, or None if there is no such file."""
         if not self.is_set_up:
             return None
         return _call(self.plugin, "name its database", lambda: self.plugin.database(self.settings))
@@ -143,7 +149,7 @@ class InstalledPsp:
             _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Return the PSP's background work, which runs in the worker's process, or None.
+        """Return the work that the PSP runs in the worker's process, or None if there is none.
 
         `webhooks_url` is the URL at which the PSP's webhooks reach the service.
         """
@@ -156,7 +162,10 @@ class InstalledPsp:
 
 
 def _call(plugin: AnyPspPlugin, what: str, function: Callable[[], Returned]) -> Returned:
-    """Call a function of a plugin. Any exception becomes a SettingsError."""
+    """Call a function of a plugin. Any exception becomes a SettingsError.
+
+    `what` completes the sentence "the PSP cannot …" of the error.
+    """
     try:
         return function()
     except PspSettingsError as error:

@@ -288,7 +288,8 @@ def end_when_replaced(container: Container) -> threading.Event:
 def _keep_checking(container: Container) -> None:
     """Check the storage once a minute.
 
-    Thus even a process that gets no requests notices when its database is replaced.
+    Without this check, a process that gets no requests would not notice that its database was
+    replaced.
     """
     while True:
         time.sleep(CHECK_STORAGE_EVERY_SECONDS)
@@ -344,7 +345,10 @@ def on_stop_signals(stop: Callable[[], None]) -> None:
 
 
 def announce(settings: Settings, **where: str | int) -> None:
-    """Log that the service starts, and log a warning for each PSP that takes only test cards."""
+    """Log that the service starts, and log a warning for each PSP that takes only test cards.
+
+    `where` contains the host and the port, if this process knows them.
+    """
     log.info(
         "serving",
         **where,

@@ -106,7 +106,7 @@ class Setting(StrEnum):
 _PSPS_NAMED: Final = (Setting.PSPS, Setting.PSPS + _FROM_FILE)
 
 REPLACED: Final = {"CARDONFILE_ADD_CARD_LIMIT": Setting.WRITE_LIMIT}
-"""The settings of older releases, each with the setting that replaces it."""
+"""The settings that only older releases have, each with the setting that replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ class PostgresqlDatabase:
 class JwtSettings:
     """The identity provider whose JSON Web Tokens are accepted, and the names of the claims to read.
 
-    If `centers_claim` is None, callers are not limited to some centers. `token_type` is the
-    required value of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt`
-    or `JWT`, or missing.
+    If `centers_claim` is None, every caller may use all centers. `token_type` is the required value
+    of the header `typ`, such as `at+jwt`. If it is None, the header may be `at+jwt` or `JWT`, or
+    missing.
     """
 
     issuer: str
@@ -339,9 +339,9 @@ def _text_of_file(name: str, file: str) -> str:
 def unknown_settings(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence about each CARDONFILE_ variable that is not a setting.
 
-    The sentences do not contain values. The name of any setting may end in `_FILE`. Empty variables
-    are checked too. Variables that Kubernetes and Docker set for a service named cardonfile are
-    ignored. Raises SettingsError if a PSP cannot be loaded.
+    The sentences do not contain values. The name of a setting with `_FILE` appended is accepted
+    too. Empty variables are checked too. Variables that Kubernetes and Docker set for a service
+    named cardonfile are ignored. Raises SettingsError if a PSP cannot be loaded.
     """
     named = {name: value for name, value in environment.items() if name in _PSPS_NAMED}
     plugins = load_psps(settings_given(named).get(Setting.PSPS))
@@ -507,7 +507,7 @@ def _hsts(value: str) -> str:
 
 
 def _card_limits(value: str) -> Sequence[CardLimit]:
-    """Parse limits such as `guest=10/10,center=off/500`. Other limits keep their defaults."""
+    """Parse limits such as `guest=10/10,center=off/500`. Limits not given keep their defaults."""
     try:
         return () if value == OFF else parse_card_limits(value, DEFAULT_LIMITS)
     except ValueError:
@@ -519,7 +519,7 @@ def _card_limits(value: str) -> Sequence[CardLimit]:
 
 
 def _retention(value: str) -> Retention:
-    """Parse days such as `sessions=400,audit=1095`. Other kinds of records keep their defaults."""
+    """Parse days such as `sessions=400,audit=1095`. Kinds not given keep their defaults."""
     days: dict[str, timedelta] = {}
     for part in value.split(",") if value else ():
         found = _RETENTION.fullmatch(part.strip())

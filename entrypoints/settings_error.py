@@ -16,9 +16,9 @@ class SettingsError(ValueError):
 
 @contextmanager
 def with_extra_jwt(why: str) -> Iterator[None]:
-    """Import modules in a `with` block that need the extra `jwt`.
+    """Raise SettingsError if an import in a `with` block fails because the extra `jwt` is missing.
 
-    Raises SettingsError if the extra is not installed. The text of the error begins with `why`.
+    The text of the error is `why`, continued by "is not installed" and advice.
     """
     try:
         yield

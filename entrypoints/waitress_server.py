@@ -67,8 +67,8 @@ class _Channel(HTTPChannel):
     The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. Without this
     class, waitress would treat the connection as writable during that time. `poll` would return
     continually, and the main thread would hold the interpreter lock for which the sending thread
-    waits. The main thread sends the data that does not fit into the socket. The trigger wakes it at
-    the end of the response at the latest.
+    waits. Data that does not fit into the socket at once is sent by the main thread, which
+    waitress's trigger wakes at the end of the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask

@@ -373,7 +373,7 @@ def _echo_fallback(
 def _named(settings: Mapping[str, object], cleared: Mapping[str, object]) -> dict[str, object]:
     """Return the settings that were given, and those that a flag clears.
 
-    Raises click.UsageError.
+    Raises click.UsageError if a setting was both given and cleared.
     """
     named = {name: value for name, value in settings.items() if value not in (None, ())}
     if named.keys() & cleared.keys():

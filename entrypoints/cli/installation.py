@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading() -> Iterator[tuple[UnitOfWork, datetime]]:
-    """Yield a read unit of the installation and the time, for a command that shows stored records.
+    """Yield a read unit of the installation and the current time, for a command that only reads.
 
     The command should print only after the unit has ended. If it printed earlier, a pager could
     keep the unit open, and on SQLite an erasure would have to wait for the unit.

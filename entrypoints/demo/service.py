@@ -122,7 +122,7 @@ class Supervisor:
 class FaultyPsp(FakePsp):
     """A fake PSP that fails on demand.
 
-    `faults` contains the faults of each session, by the beginning of the session's token.
+    `faults` maps the prefix of each session's token to the faults of the session.
     """
 
     faults: Mapping[str, Collection[str]] = {}

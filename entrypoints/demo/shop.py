@@ -179,7 +179,7 @@ class Shop:
         resp.set_headers([("Content-Security-Policy", policy), referrers, *safe])
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the demo's page, or the page for a guest who has returned.
+        """Show the demo's page, or the page for a guest who returns from the hosted page.
 
         A script reloads the page continually to show new steps.
         """
@@ -204,8 +204,8 @@ class Shop:
     def on_post(self, req: falcon.Request, _: falcon.Response) -> None:
         """Start a session, and redirect the guest's browser to its link.
 
-        The button for a booking sends the field `book`. It is the id of a guest who books once
-        more, or `new`.
+        The button for a booking sends the field `book`. Its value is `new` for a new guest, or else
+        the id of the guest who makes another booking.
         """
         form = self.on = req.get_media()
         # The form has a fixed id, so that sending it twice adds one guest and starts one session.

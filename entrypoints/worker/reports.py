@@ -36,9 +36,9 @@ log = structlog.get_logger()
 class Done:
     """The work that a runner has done so far.
 
-    `jobs` counts finished jobs by kind, including those that failed, and `ends` counts them by
-    result. `faults` contains the exceptions of single jobs. These jobs are retried later. `silent`
-    counts the jobs whose PSP has not responded for 24 hours.
+    `jobs` counts finished jobs by kind, including jobs that failed. `ends` counts the same jobs by
+    result, except those without a result. `faults` contains the exceptions that jobs raised. These
+    jobs are retried later. `silent` counts the jobs whose PSP has not responded for 24 hours.
     """
 
     jobs: Counter[Kind] = field(default_factory=Counter)
@@ -206,7 +206,7 @@ class CardTestingLog:
 
 
 class NotAgreedLog:
-    """Logs bookings that have no agreement because an earlier release showed the page.
+    """Logs bookings that lack an agreement because an earlier release showed the hosted page.
 
     Each booking is logged once.
     """

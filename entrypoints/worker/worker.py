@@ -139,7 +139,8 @@ class Worker:
     def _beat(self) -> None:
         """Store a heartbeat.
 
-        If that succeeds, the database works, so work that failed before is logged as working.
+        If the heartbeat is stored, the database works, so kinds of work that were logged as failing
+        are logged as working again.
         """
         self._leave(WorkerState.RUNNING)
         self._work_log.succeeded(*self._kinds)
