@@ -70,7 +70,10 @@ class AccessToken:
         return token, kept
 
     def may_begin_with(self, text: str) -> bool:
-        """Return whether `text` may be the token or its beginning, judging by the stored prefix."""
+        """Return whether `text` may be the token or its beginning.
+
+        Only the stored prefix is compared, because the token itself is not stored.
+        """
         return self.prefix.startswith(text[: len(self.prefix)])
 
     def is_token(self, text: str) -> bool:

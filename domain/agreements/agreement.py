@@ -49,8 +49,9 @@ class Agreement:
     """A guest's agreement about one booking, with the text that the guest read (`shown`).
 
     The terms never change. The guest agreed at `agreed_at` in the session `token_id`. The text
-    names `kept_until` as the time after which the card is removed, unless the card is kept for
-    another reason. `due_at` is when the worker will end the agreement; it is None after the end.
+    tells the guest that the card is kept until `kept_until`. After that, the card is removed unless
+    there is another reason to keep it. `due_at` is when the worker will end the agreement; it is
+    None once the agreement has ended.
 
     `ended_at` is when this service ended the agreement, or learned that it had ended. `stated_at`
     is when the agreement ended according to the shop. `reason` is None if the booking was over and
@@ -98,9 +99,10 @@ class Agreement:
     def ended(
         self, reason: EndOfAgreement | None, now: datetime, *, stated_at: datetime | None = None
     ) -> Agreement:
-        """Return the agreement as ended at `now`.
+        """Return a copy of this agreement that ended at `now`.
 
-        `reason` is None if the agreement ends because its booking is over.
+        `reason` is None if the agreement ends because its booking is over. `stated_at` is when the
+        agreement ended according to the shop.
         """
         # Even if the clock is behind, the card is kept for the whole grace period.
         ended_at = max(now, self.agreed_at)
@@ -110,20 +112,20 @@ class Agreement:
 def count_open(
     agreements: Iterable[Agreement], now: datetime, *, except_for: Collection[AgreementId | None]
 ) -> int:
-    """Return the number of open agreements, except for the ids in `except_for`.
+    """Return the number of open agreements, without those whose ids are in `except_for`.
 
-    The agreements in `except_for` will be replaced.
+    The agreements in `except_for` are not counted because they are about to be replaced.
     """
     return sum(each.is_open(now) for each in agreements if each.agreement_id not in except_for)
 
 
 def running_among(agreements: Iterable[Agreement], now: datetime) -> Sequence[Agreement]:
-    """Return the agreements under which a card may be charged now."""
+    """Return those of the `agreements` under which a card may be charged at the time `now`."""
     return [each for each in agreements if each.allows_charges(now)]
 
 
 def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
-    """Return the time until which the agreements together keep a card on file.
+    """Return the latest time until which any of the agreements keeps its card on file.
 
     Return None if there are no agreements.
     """
@@ -133,7 +135,7 @@ def last_kept_until(agreements: Iterable[Agreement]) -> datetime | None:
 def general_among(
     consents: Iterable[GivenConsent], agreements: Iterable[Agreement]
 ) -> Sequence[GivenConsent]:
-    """Return those of the `consents` that allow charges other than those for a booking.
+    """Return those of the `consents` that also allow charges unrelated to a booking.
 
     `consents` and `agreements` are about the same card. If the guest did not tick the box on the
     page, the stored consent contains the text of the agreement. Such a consent is not returned.
@@ -167,8 +169,8 @@ class Agreements(Protocol):
     def made_with(self, account_id: AccountId) -> Sequence[Agreement]:
         """Return the agreements that belong to an account or were moved from it, oldest first.
 
-        An agreement that was moved is found by the session in which the guest typed in or used the
-        card of the account.
+        An agreement that was moved no longer names the account. It is found through its session,
+        in which the guest typed in the account's card or used that card.
         """
         ...
 
@@ -183,29 +185,29 @@ class Agreements(Protocol):
     def reassign(self, merged: GuestId, remaining: GuestId) -> None:
         """Move all agreements of the guest `merged` to the guest `remaining`.
 
-        References of bookings are moved too, except those that `remaining` already has.
+        The references of bookings are moved too. A reference that both guests have is not moved.
         """
         ...
 
     def due(self, now: datetime, *, at_most: int, skip: int = 0) -> Sequence[Agreement | None]:
         """Return at most `at_most` agreements that are due to end, earliest first.
 
-        The first `skip` due agreements are left out. None stands for an agreement that cannot be
-        decoded.
+        The first `skip` due agreements are left out. In the result, None stands for an agreement
+        that cannot be decoded.
         """
         ...
 
     def session_of(self, guest_id: GuestId, center_id: CenterId, reference: str) -> TokenId | None:
-        """Return the session recorded for a booking's reference, or None.
+        """Return the session recorded for a booking's reference, or None if there is no such session.
 
-        A write unit locks the reference.
+        In a write unit, this call locks the reference until the unit ends.
         """
         ...
 
     def name_session(
         self, guest_id: GuestId, center_id: CenterId, reference: str, token_id: TokenId
     ) -> None:
-        """Record the session for a booking's reference, in place of any earlier session."""
+        """Record the session for a booking's reference, in place of any recorded session."""
         ...
 
     def remove_references(self, guest_id: GuestId) -> None:
@@ -213,9 +215,9 @@ class Agreements(Protocol):
         ...
 
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> None:
-        """End a guest's agreements that cannot be decoded, and clear their references.
+        """End a guest's agreements that cannot be decoded, and clear the references in their terms.
 
-        The other terms are kept. May be called more than once.
+        The other terms stay stored. May be called more than once.
         """
         ...
 

@@ -55,7 +55,7 @@ class ShownAgreement:
 
     @property
     def on_psp_page(self) -> Consent:
-        """A `Consent` with the line about the booking that the PSP's page shows."""
+        """The line about the booking, as the `Consent` that the PSP's page shows."""
         text = self.text
         return Consent(version=text.version, text=text.on_psp_page, language=text.language)
 
@@ -140,13 +140,14 @@ def with_click(
 def click_for(
     clicks: Sequence[AgreementClick], attempt: int, collected_at: datetime
 ) -> AgreementClick | None:
-    """Return an attempt's latest click until `collected_at`, the time when a card was collected.
+    """Return the click of an attempt that applies to the card collected at `collected_at`.
 
-    If all clicks are later, return the first click. Return None if the attempt has no clicks,
-    because an earlier release opened its page without asking for a click.
+    This is the attempt's latest click at or before that time. If all clicks are later, it is the
+    first click. Return None if the attempt has no clicks. That is the case if an earlier release
+    opened the attempt's page, because that release did not ask for a click.
 
     The browser in which the guest typed in the card is unknown. The returned click therefore
-    includes `general` only if the latest click in each browser includes it.
+    includes `general` only if, up to that time, the latest click in each browser includes it.
     """
     same = [each for each in clicks if each.attempt == attempt]
     if not same:

@@ -85,7 +85,7 @@ class ReservationText:
         return cls(language=language, version=version, **_parts_of(content))
 
     def shown(self, values: Mapping[str, str | None]) -> ShownText:
-        """Return the text filled in with the values of a booking, which `values_of` returns."""
+        """Return the text with its placeholders filled in from `values`, the result of `values_of`."""
         text = self.text if values["cancel_by"] else self.text_when_late
         return ShownText(
             version=self.version,
@@ -112,8 +112,8 @@ def values_of(
 
     A placeholder maps to None if the booking or the center does not have the value. `cancel_by` is
     also None if that time has passed. `kept_until` is the time after which the card is removed.
-    Times are in UTC if the center has no time zone, which is possible only after it has removed its
-    texts.
+    Times are in UTC if the center has no time zone. Only a center without texts about bookings can
+    be without a time zone.
     """
     zone = settings.time_zone or "UTC"
 
@@ -165,7 +165,10 @@ def _left_to_right(value: str | None) -> str | None:
 
 
 def _isolated(value: str) -> str:
-    """Isolate a text from the client, because its language may differ from the page's language."""
+    """Isolate a client's text, so that its direction does not affect the text around it.
+
+    The client's text may be in another language than the page.
+    """
     return f"\N{FIRST STRONG ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 
 
@@ -219,7 +222,9 @@ def _require(
     needed: Set[str] = frozenset(),
     without: Set[str] = frozenset(),
 ) -> None:
-    """Raise InvalidField unless a part has all `needed` placeholders and none in `without`.
+    """Check the placeholders of the part `name`. Raises InvalidField.
+
+    The part must contain all `needed` placeholders, and none of those in `without`.
 
     If a placeholder has no value, its paragraph is left out. A paragraph may therefore contain at
     most one of the _OPTIONAL placeholders. A paragraph with such a placeholder must not contain

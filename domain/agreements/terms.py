@@ -48,7 +48,7 @@ class Reuse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementTerms:
-    """The charges to a card that a guest allows for one booking.
+    """The terms to which a guest agrees: which charges to a card are allowed for one booking.
 
     `reference` is the client's own name for the booking, and `description` describes what was
     booked. The booking begins at `starts_at` and ends at `ends_at`. `no_show` is the maximum charge
@@ -78,8 +78,8 @@ def parse_agreement(
 ) -> AgreementTerms | None:
     """Parse the `agreement` that a client sent, or return None if it is absent.
 
-    `decimals_of` is `LocaleFormats.decimals_of`. Unknown fields are refused, so that a limit with a
-    misspelt name is not lost. Raises InvalidField with the name of the field.
+    `decimals_of` is `LocaleFormats.decimals_of`. Unknown fields are refused. If they were ignored,
+    a limit whose name is misspelt would be lost. Raises InvalidField with the name of the field.
     """
     if value is None:
         return None

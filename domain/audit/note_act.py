@@ -32,7 +32,11 @@ class NoteAct:
         caller: Caller | None = None,
         actor: Actor | None = None,
     ) -> None:
-        """Add an entry. Without a caller or another actor, the operator is the actor."""
+        """Add an entry about the act.
+
+        The actor of the entry is `actor` if it is given, otherwise the `caller`. If neither is
+        given, the actor is the operator.
+        """
         named = self.operator if caller is None else actor_of(caller.name)
         unit.audit_trail.add(
             AuditEntry(
@@ -50,9 +54,9 @@ class NoteAct:
 class NoteOperatorsAct:
     """Use case: note an operator's act that does not change any record.
 
-    A command calls this before it shows the name or address of a guest, and after it has checked a
-    backup. `about` is the id of the shown object, or the name of the command. Each call adds an
-    entry. Raises ServiceUnavailable.
+    For example, commands call this before they show a guest's name or address, and after they have
+    completed a backup. `about` is the id of the object, or the object's kind if it has no id. Each
+    call adds an entry. Raises ServiceUnavailable.
     """
 
     storage: Storage

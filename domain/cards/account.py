@@ -27,21 +27,23 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""How long after the card is stored or renewed the account is first read. The reading finds changes
-that the bank made while the session was being settled.
+"""The wait between the storing or renewal of a card and the first reading of the card. The reading
+finds changes that the bank made while the session was being settled.
 """
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
-"""How long before an expiry notice the card is read, at the earliest and at the latest. The
-readings of all cards are spread evenly between these two times.
+"""The longest and the shortest time between a reading and the expiry notice that follows it. The
+readings of all cards are spread evenly between these two limits.
 """
 READ_LEASE: Final = timedelta(hours=1)
-"""How long an account is leased for a reading. An account that cannot be decoded is leased too, and
-counts toward READINGS_PER_MINUTE. The lease is long so that such accounts are leased rarely.
+"""How long an account is leased for a reading. Accounts that cannot be decoded are leased too, and
+each of their leases counts toward READINGS_PER_MINUTE. The lease is long so that they are leased
+rarely.
 """
 MIN_REFUSAL_INTERVAL: Final = timedelta(days=3, hours=12)
-"""How far apart refusals must be. The n-th refusal is counted only if it comes at least (n - 1)
-times this interval after the first. A refusal is a reading at which the PSP does not know the card.
+"""The minimum interval between counted refusals. A refusal is a reading at which the PSP does not
+know the card. The n-th refusal is counted only if it comes at least (n - 1) times this interval
+after the first refusal.
 """
 REFUSALS_UNTIL_UNKNOWN: Final = 3
 """The number of counted refusals after which a card is unknown, and may be removed."""
@@ -82,18 +84,18 @@ class Account(Card, WorkAtPsp):
     guest's default is changed. If the default is removed, the newest remaining account becomes the
     default.
 
-    `consent_version` names the text to which the guest agreed before typing in the card, at
-    `consented_at` by the PSP's clock. If the guest agreed only to charges for bookings,
-    `keep_until` is the time after which the card is removed. Otherwise, `keep_until` is None, and
-    the card is kept without an end date. `withdrawn_at` is when the guest last withdrew the consent
-    to other charges, or removed the card.
+    `consent_version` names the text to which the guest agreed. `consented_at` is the time of the
+    consent, by the PSP's clock. If the guest agreed only to charges for bookings, `keep_until` is
+    the time after which the card is removed. If the guest also agreed to other charges,
+    `keep_until` is None, and the card is kept without an end date. `withdrawn_at` is when the guest
+    last withdrew the consent to other charges, or removed the card.
 
     `expiry_notice_at` is the time of the next event about the card's expiry. `charge_reference`,
     `network_transaction_id` and `authenticated` are as in `CardCollected`.
 
     `due_at` is the time of the next reading of the card at the PSP. `asked_at` is when the account
     was last leased for a reading. `read_at` is the time by the PSP's clock at which the card was
-    last read; it is None if the card was not read since `consented_at`. `refusals` counts the
+    last read; it is None if the card has not been read since `consented_at`. `refusals` counts the
     readings since `refused_since` at which the PSP did not know the card. The n-th such reading is
     counted only if it happens at least (n - 1) * MIN_REFUSAL_INTERVAL after `refused_since`.
     """
@@ -131,9 +133,9 @@ class Account(Card, WorkAtPsp):
         return self.psp_account == at and self.fingerprint == card.fingerprint
 
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
-        """Return this account after the guest typed in the same card again.
+        """Return a copy of this account for a card that the guest typed in once more.
 
-        The returned account has the new token, the new expiry date and the new consent.
+        The copy has the new token, the new expiry date and the new consent.
         """
         # The number is the same, so the facts about the card stay; only the wallet may differ.
         card = replace(collected.card.with_facts_of(self), wallet=collected.card.wallet)
@@ -154,11 +156,11 @@ class Account(Card, WorkAtPsp):
         )
 
     def kept_longer(self, keep_until: datetime | None, consent_version: str) -> Account:
-        """Return this account, kept at least until `keep_until`.
+        """Return a copy of this account that is kept at least until `keep_until`.
 
-        If this parameter or the account's present `keep_until` is None, the account is kept without
-        an end date. If the end date is thereby removed, `consent_version` replaces the stored
-        version.
+        A `keep_until` of None means that the account is kept without an end date. If this account
+        has no end date, neither has the copy. If the copy loses the end date that this account has,
+        it has the given `consent_version`.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -166,10 +168,11 @@ class Account(Card, WorkAtPsp):
         return replace(self, keep_until=longest, consent_version=version)
 
     def withdrawn(self, running: Sequence[Agreement], at: datetime) -> Account:
-        """Return this account after its guest withdrew the consent or removed the card.
+        """Return a copy of this account for the time after its guest took the consent back.
 
-        The card is kept only for the agreements in `running`, under which it may be charged. They
-        are sorted, oldest first. If there are none, the card is due to be removed.
+        Call this if the guest withdrew the consent or removed the card. `running` are the
+        agreements under which the card may be charged, oldest first. The card is kept only for
+        these agreements. If `running` is empty, the card is due to be removed.
         """
         keep_until = last_kept_until(running) or at
         version = running[-1].shown.version if running else self.consent_version
@@ -185,7 +188,7 @@ class Account(Card, WorkAtPsp):
         return self.withdrawn_at is not None and agreed_at <= self.withdrawn_at
 
     def removed(self, now: datetime) -> Account:
-        """Return this account as removed.
+        """Return a copy of this account that was removed at `now`.
 
         A removed account is not listed, charged or read, and is not the default.
         """
@@ -193,11 +196,13 @@ class Account(Card, WorkAtPsp):
 
     @property
     def state_as_of(self) -> datetime:
-        """The time of the stored details of the card, by the PSP's clock."""
+        """The time, by the PSP's clock, at which the stored details of the card were current."""
         return self.read_at or self.consented_at
 
     def read(self, card: Card, *, read_at: datetime, now: datetime) -> Account:
-        """Return this account with the details of `card`, which were read at the PSP at `read_at`.
+        """Return a copy of this account with the details of `card`.
+
+        `read_at` is when the details were read at the PSP, by the PSP's clock.
 
         If the brand has changed, `authenticated`, `charge_reference` and `network_transaction_id`
         are cleared, because their values come from the bank that issued the card of the old brand.
@@ -226,10 +231,11 @@ class Account(Card, WorkAtPsp):
         return read.waiting(now)
 
     def refused(self, now: datetime) -> Account:
-        """Return this account after a reading at which the PSP did not know the card.
+        """Return a copy of this account for the time after a refusal.
 
-        The next reading waits as long as after an outage. The n-th refusal is counted only if it
-        comes at least (n - 1) * MIN_REFUSAL_INTERVAL after the first.
+        A refusal is a reading at which the PSP did not know the card. The next reading is scheduled
+        as if the PSP had not responded. The n-th refusal is counted only if it comes at least
+        (n - 1) * MIN_REFUSAL_INTERVAL after the first refusal.
         """
         # This time may come from a clock that was ahead.
         since = min(self.refused_since or now, now)
@@ -243,14 +249,15 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the PSP did not know the card at REFUSALS_UNTIL_UNKNOWN counted readings."""
+        """Whether REFUSALS_UNTIL_UNKNOWN refusals were counted, as `refused` counts them."""
         return self.refusals >= REFUSALS_UNTIL_UNKNOWN
 
     def waiting(self, now: datetime) -> Account:
-        """Return this account with its next reading scheduled.
+        """Return a copy of this account whose next reading is scheduled.
 
-        The reading is within 30 days. It is also before the account's next expiry notice, unless
-        the notice is so soon that READ_BEFORE_NOTICE leaves no time.
+        The reading takes place within 30 days. It also takes place before the account's next expiry
+        notice, as early as READ_BEFORE_NOTICE requires. If it is too late for that, the notice does
+        not affect the time of the reading.
         """
         # The jitter is computed from the account, so that the same history always gives the same
         # times.
@@ -264,24 +271,28 @@ class Account(Card, WorkAtPsp):
         return replace(self, due_at=due_at)
 
     def with_expiry_notice_postponed(self, until: datetime, now: datetime) -> Account:
-        """Return this account as due for reading, with its expiry notice postponed to `until`."""
+        """Return a copy of this account whose expiry notice is postponed to `until`.
+
+        The copy is due for reading at once, unless the PSP is not responding. In that case, the
+        time of the next attempt stays unchanged.
+        """
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)
 
     def after_expiry_notice(self, now: datetime) -> Account:
-        """Return this account with the next expiry notice scheduled.
+        """Return a copy of this account whose next expiry notice is scheduled.
 
-        If the account waits for a reading, that reading is before the next notice.
+        If a reading of the account is scheduled, the copy is read before the next notice.
         """
         noted = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, noted.waiting(now).due_at) if self.due_at else ()
         return replace(noted, due_at=min(filter(None, times), default=None))
 
     def read_too_early(self, read_at: datetime, now: datetime) -> Account:
-        """Return this account with its next reading postponed.
+        """Return a copy of this account whose next reading is postponed.
 
-        Call this if the PSP reported the card as of `read_at`, which is not later than
-        `state_as_of`. The reading then says nothing new about the card.
+        Call this after a reading whose `read_at` is not later than `state_as_of`. Such a reading
+        does not say anything new about the card.
         """
         wait = min(max(self.state_as_of - read_at, MIN_BACKOFF), READ_FIRST_AFTER)
         return replace(self, due_at=now + wait)
@@ -306,7 +317,7 @@ class AccountFilter:
 
 
 def longest_kept(first: datetime | None, second: datetime | None) -> datetime | None:
-    """Return the later of two `keep_until` of the same card, or None if either is None.
+    """Return the later of two values for the `keep_until` of a card, or None if either is None.
 
     A `keep_until` of None means that the card is kept without an end date, as the guest agreed.
     """
@@ -342,10 +353,11 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def get(self, account_id: AccountId) -> Account | None:
-        """Return the account, removed or not, or None. A write unit locks it.
+        """Return the account, removed or not, or None. In a write unit, this call locks the account.
 
-        To change an account, lock it with `active_at` instead. If two units each locked one account
-        of a guest first and then all of them, they would wait for each other.
+        To change an account, lock all of its guest's accounts with `active_at` instead. If two
+        units each locked one account of a guest with this call, and then tried to lock all of them,
+        the units would deadlock.
         """
         ...
 
@@ -360,13 +372,14 @@ class Accounts(WorkAtPsps, Protocol):
     def active_at(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
         """Return a guest's active accounts at a center, oldest first.
 
-        A write unit locks the accounts, so that other write units wait here until it ends. After
-        this call, `add` therefore sees every account that was added concurrently.
+        In a write unit, this call locks the accounts. Other write units that call it for the same
+        guest wait until this unit ends. After this call, `add` therefore sees every account that
+        another unit has added for the guest.
         """
         ...
 
     def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Return a guest's removed accounts at a center, if their consent was withdrawn.
+        """Return those of a guest's removed accounts at a center whose consent the guest withdrew.
 
         A removal by the guest counts as a withdrawal. Accounts that cannot be decoded are left out.
         The accounts are not locked.
@@ -376,14 +389,14 @@ class Accounts(WorkAtPsps, Protocol):
     def active_of(self, guest_id: GuestId) -> Sequence[Account]:
         """Return a guest's active accounts at all centers, oldest first.
 
-        A write unit locks them as `active_at` does.
+        In a write unit, this call locks the accounts as `active_at` does.
         """
         ...
 
     def reassign(self, merged: GuestId, remaining: GuestId) -> None:
         """Move the removed accounts of the guest `merged` to the guest `remaining`.
 
-        The caller has already moved each active account.
+        Before this call, the caller must move or remove the active accounts of `merged`.
         """
         ...
 
@@ -392,8 +405,8 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> bool:
         """Return whether an active account of any guest at any center has this token.
 
-        A write unit locks the token, so that other write units wait here and in `Discards.get`
-        until it ends.
+        In a write unit, this call locks the token. Other write units that call this or
+        `Discards.get` for the same token wait until this unit ends.
         """
         ...
 
@@ -414,7 +427,8 @@ class Accounts(WorkAtPsps, Protocol):
         """Return at most `at_most` active accounts whose `keep_until` has passed.
 
         The account with the earliest `keep_until` comes first, and the first `skip` accounts are
-        left out. None stands for an account that cannot be decoded. The accounts are not locked.
+        left out. In the result, None stands for an account that cannot be decoded. The accounts
+        are not locked.
         """
         ...
 
@@ -436,8 +450,8 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> None:
         """Make active accounts due for reading at `now`.
 
-        The accounts are those with this guest reference or, if the reference is None, those with
-        this token.
+        If `guest_reference` is not None, the accounts with this reference become due. If it is None,
+        the accounts with this `token` become due.
         """
         ...
 
@@ -472,8 +486,9 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Sequence[Account | None]:
         """Return at most `at_most` active accounts whose `expiry_notice_at` has come.
 
-        A write unit locks them, and skips accounts that another unit has locked. None stands for an
-        account that cannot be decoded, whose notice is postponed to `unreadable_until`.
+        In a write unit, this call locks the accounts, and skips accounts that another unit has
+        locked. In the result, None stands for an account that cannot be decoded. The notice of such
+        an account is postponed to `unreadable_until`.
         """
         ...
 
@@ -483,7 +498,8 @@ class Accounts(WorkAtPsps, Protocol):
         """Return a page of a center's active accounts that expire before a date, soonest first.
 
         A card expires on the last day of its month. Cards that expire in the same month are ordered
-        by age, oldest first. Accounts that cannot be decoded are counted, but left out.
+        by age, oldest first. An account that cannot be decoded is left out of the page, but is
+        included in the total.
         """
         ...
 
@@ -492,7 +508,7 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Sequence[tuple[PspAccount, GuestReference, CardToken]]:
         """Remove a guest's active accounts that cannot be decoded; return their tokens.
 
-        A write unit locks all active accounts of the guest, as `active_at` does.
+        In a write unit, this call locks all active accounts of the guest, as `active_at` does.
         """
         ...
 
@@ -501,19 +517,19 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def forget(self, *, before: datetime) -> int:
-        """Delete accounts that were removed earlier than `before`, with their consents.
+        """Delete accounts that were removed earlier than `before`, and the consents for them.
 
         Each call deletes a limited number of accounts, and returns how many it deleted. An account
-        is kept while its token has yet to be discarded, and while an agreement made with the
-        account is stored, even if the agreement was moved to another account.
+        is kept until its token has been discarded. It is also kept while an agreement is stored
+        that was made with the account, even if that agreement was moved to another account.
         """
         ...
 
     def search(self, wanted: AccountFilter, *, limit: int) -> Sequence[Account]:
         """Return at most `limit` accounts that meet the conditions in `wanted`, newest first.
 
-        If `wanted` limits the expiry, the cards that expire soonest come first instead. Accounts
-        that cannot be decoded are left out. The search reads every account unless `wanted` names a
+        If `wanted` limits the expiry date, the accounts are ordered by that date, soonest first.
+        Accounts that cannot be decoded are left out. The search reads every account unless `wanted` names a
         guest, or a center and a time of expiry.
         """
         ...

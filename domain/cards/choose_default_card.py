@@ -37,10 +37,10 @@ class ChooseDefaultCard:
 
 
 def make_default(unit: WriteUnit, account: Account, others: Sequence[Account]) -> Account | None:
-    """Make a card the default in place of one of the `others`, and return its new state.
+    """Make the card `account` the default, and return its state after the change.
 
-    Return None if the card already is the default. The caller has locked all of the cards, and
-    commits the unit.
+    If one of the `others` was the default, that card is no longer the default. Return None if
+    `account` already is the default. The caller has locked all of the cards, and commits the unit.
     """
     if account.is_default:
         return None

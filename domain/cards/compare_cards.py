@@ -20,7 +20,8 @@ class Comparison(NamedTuple):
     """The result of a comparison.
 
     `only_at_psp` are the cards that are not on file. `only_on_file` are the accounts whose card the
-    PSP does not have. `in_both` is the number of cards that are in both places.
+    PSP does not have. `in_both` is the number of cards that are both at the PSP and on
+    file.
     """
 
     only_at_psp: Sequence[CardAtPsp]
@@ -32,9 +33,9 @@ class Comparison(NamedTuple):
 class CompareCards:
     """Use case: compare the cards stored at a merchant account with the accounts on file.
 
-    Nothing is changed. The comparison leaves out cards that wait to be discarded, and cards that
-    are stored, renewed or discarded meanwhile. A card whose session is not settled yet counts as a
-    card that is only at the PSP. The PSP must be able to list cards. Raises ProviderUnavailable and
+    Nothing is changed. The comparison leaves out cards that wait to be discarded. It also leaves
+    out cards that are stored, renewed or discarded while it is made. A card whose session is not
+    settled yet is listed as a card that is only at the PSP. The PSP must be able to list cards. Raises ProviderUnavailable and
     ProviderRefused.
     """
 

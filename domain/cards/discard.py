@@ -14,7 +14,7 @@ from domain.retries import WorkAtPsp, WorkAtPsps
 
 
 class UnkeptToken(NamedTuple):
-    """A token that is not kept, and the time at which its card was collected."""
+    """A token that is not kept on file, and the time at which the token's card was collected."""
 
     psp_account: PspAccount
     guest_reference: GuestReference
@@ -37,13 +37,13 @@ class Discard(WorkAtPsp):
     """A token to discard. It is stored in the same commit as the decision to discard the token.
 
     `begun_at` is set when a process first calls the PSP. From then on, the discard must be
-    finished, because the PSP may have acted on the call; discarding a token twice is harmless. When
-    the discard is done, `done_at` is set and `due_at` is None. The record then stays as proof that
-    the token is dead.
+    finished, because the PSP may have acted on the call. Discarding a token twice is harmless. When
+    the discard is done, `done_at` is set and `due_at` is None. The record then stays stored as
+    proof that the token can no longer be charged.
 
     `out_of_reach` is whether the discard ended because the merchant account was closed. It is None
-    in records from an earlier release. `unknown_since` is the time since which the PSP has not
-    known the token.
+    in records from an earlier release. `unknown_since` is when the PSP first answered that it does
+    not know the token, provided that every answer from then on was the same.
     """
 
     provider: ProviderName
@@ -66,17 +66,19 @@ class Discard(WorkAtPsp):
         return None if self.begun_at is None else self.due_at
 
     def begun(self, now: datetime) -> Discard:
-        """Return the discard as begun: the PSP is about to be called."""
+        """Return a copy of this discard that has begun. Call this before the PSP is called."""
         return replace(self, begun_at=self.begun_at or now)
 
     def done(self, now: datetime) -> Discard:
-        """Return the discard as done: the PSP has discarded the token."""
+        """Return a copy of this discard that is done, because the PSP has discarded the token."""
         return replace(self.postponed(None), done_at=now)
 
     def unknown(self, now: datetime) -> Discard:
-        """Return the discard after the PSP answered that it does not know the token.
+        """Return a copy of this discard for the time after an answer from the PSP.
 
-        When the PSP has given this answer for UNKNOWN_FOR, the discard is done.
+        The PSP answered that it does not know the token. If the PSP has already given this answer
+        for the time UNKNOWN_FOR, the copy is done. If not, the PSP is asked once more at the end of
+        that time.
         """
         if is_confirmed(self.unknown_since, now):
             return self.done(now)
@@ -91,18 +93,19 @@ class Discard(WorkAtPsp):
     def invalidates(self, collected_at: datetime) -> bool:
         """Return whether this discard invalidates a card that was collected at `collected_at`.
 
-        It does if the discard began, or was done, at that time or later.
+        It does so if the discard began at that time or later, or was done at that time or later.
         """
         has_begun = self.begun_at is not None and collected_at <= self.begun_at
         return has_begun or self.was_done_after(collected_at)
 
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
-        """Return the discard scheduled once more, because the PSP reports a card with this token.
+        """Return a copy of this discard that is due at `now`, so that it is done once more.
 
-        A card that was collected after the discard is a new card, and its discard has not begun. A
-        card that was collected earlier is dead and must not be stored. Its token is still discarded
-        once more, because the card may have been collected during the discard, or the service's
-        clock may be ahead.
+        Call this if the PSP reports a card with this token, which was collected at `collected_at`.
+        If that was after this discard was done, the card is a new card, so the copy has not begun.
+        If not, this discard has already removed the card at the PSP, and the card must not be
+        stored. The token is nevertheless discarded once more, because the card may have been
+        collected while the discard was in progress, or the service's clock may be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(
@@ -125,9 +128,9 @@ class Discards(WorkAtPsps, Protocol):
     def get(
         self, provider: ProviderName, merchant_account: MerchantAccount, token: CardToken
     ) -> Discard | None:
-        """Return the discard of a token, done or not, or None.
+        """Return the discard of a token, done or not, or None if the token has no discard.
 
-        A write unit locks the token, as `Accounts.is_held` does.
+        In a write unit, this call locks the token, as `Accounts.is_held` does.
         """
         ...
 
@@ -136,7 +139,10 @@ class Discards(WorkAtPsps, Protocol):
         ...
 
     def remove(self, discard: Discard) -> None:
-        """Delete a discard, because its token is stored after all or its guest was erased."""
+        """Delete a discard.
+
+        This is done if the token is kept on file after all, or when the guest is erased.
+        """
         ...
 
     def pending_at_psp(self, psp_account: PspAccount) -> Sequence[CardToken]:
@@ -161,11 +167,12 @@ class Discards(WorkAtPsps, Protocol):
     ) -> Discard | None:
         """Lease a discard that is due and return it, or return None if no discard is due.
 
-        A discard is due from `due_at` on, or at once if its `due_at` is later than `latest_due`
-        allows for a wait of MAX_BACKOFF. As in `CardSessions.take_due`, merchant accounts take
-        turns, and those in `except_at` are left out. The lease ends at `until`, which is the
-        `due_at` of the returned discard. A discard that cannot be decoded is leased and skipped, so
-        that it does not block the others. The caller must therefore commit even if the result is
-        None.
+        A discard is due from `due_at` on. If `due_at` is later than `latest_due` for a wait of
+        MAX_BACKOFF, a wrong clock has set it, and the discard is due at once. As in
+        `CardSessions.take_due`, merchant accounts take turns, and those in `except_at` are left
+        out. The lease ends at `until`, which is the `due_at` of the returned discard.
+
+        A discard that cannot be decoded is leased and skipped, so that it does not block the
+        others. The caller must therefore commit even if the result is None.
         """
         ...

@@ -38,8 +38,8 @@ MAX_PER_CALL: Final = 100
 class EndAgreement:
     """Use case: end an agreement, for a reason that the shop states.
 
-    The card is then kept for the grace period that the guest read about, unless the guest removed
-    the card or withdrew the consent. If the agreement has already ended because the booking was
+    After the end, the card is kept for the grace period that the guest read about. It is not kept
+    if the guest removed the card or withdrew the consent. If the agreement has already ended because the booking was
     over, only the reason is recorded. A later call does not change the first reason, so the call
     may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
     (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
@@ -88,8 +88,8 @@ class EndAgreement:
 class EndAgreements:
     """Use case: end a limited number of agreements whose bookings are over.
 
-    Each agreement ends in a separate commit, together with its event. Agreements of guests with a
-    card that cannot be decoded do not end. May be called at any time, also by several processes at
+    Each agreement ends in a separate commit, together with its event. If any card of a guest cannot
+    be decoded, the guest's agreements do not end. May be called at any time, also by several processes at
     once. Raises ServiceUnavailable.
     """
 
@@ -128,11 +128,11 @@ def end_agreement(
     *,
     stated_at: datetime | None = None,
 ) -> bool:
-    """End an agreement, and accordingly shorten the time for which its card is kept.
+    """End the agreement `found`, and shorten the time for which its card is kept.
 
-    If the agreement has already ended because its booking was over, only `reason` is recorded,
-    without an event. Return False if nothing changed. The caller commits the unit. Raises
-    AgreementNotFound if the guest was merged or erased meanwhile.
+    If the agreement has already ended because its booking was over, only `reason` and `stated_at`
+    are recorded, and no event is noted. Return whether anything changed. The caller commits the
+    unit. Raises AgreementNotFound if the guest was merged or erased meanwhile.
     """
     # Locks the guest's cards, as every change to an agreement must.
     accounts = unit.accounts.active_at(found.guest_id, found.center_id)
@@ -164,10 +164,10 @@ def end_agreement(
 def _keep_for_others(
     unit: WriteUnit, accounts: Sequence[Account], ended: Agreement, now: datetime
 ) -> None:
-    """Shorten the time for which the card of an ended agreement is kept.
+    """Shorten the time for which the card of the agreement `ended` is kept.
 
-    The card is kept as long as its agreements require. If the guest removed the card or withdrew
-    the consent, only agreements under which the card may be charged count.
+    The card is kept as long as any of its agreements requires. If the guest removed the card or
+    withdrew the consent, agreements under which the card may no longer be charged are ignored.
     """
     for account in accounts:
         if account.account_id == ended.account_id and account.keep_until is not None:

@@ -146,7 +146,7 @@ class Fate(Enum):
     ERASED = "erased"
     """The guest of the card was erased."""
     LATER = "later"
-    """The maximum number of readings in a minute is reached, and nothing was done."""
+    """Nothing was done, because the maximum number of readings in a minute was reached."""
 
     NO_GUEST = "the guest is no longer on file"
     SHARED = "another guest has this guest_reference: create a separate guest at the PSP"
@@ -168,8 +168,8 @@ class ImportCard:
     """Use case: read a card to import at its PSP, and store it as an account.
 
     Nothing is stored if the card is on file, unknown to the PSP, or refused by a rule. The card is
-    never discarded at the PSP. A stored account causes an event. May be called more than once for
-    the same card, which is stored once. Raises ProviderUnavailable if the PSP does not respond.
+    never discarded at the PSP. If an account is stored, an event is noted. May be called more than
+    once for the same card, but the card is stored only once. Raises ProviderUnavailable if the PSP does not respond.
     """
 
     storage: Storage
@@ -231,7 +231,7 @@ class ImportCard:
     ) -> Fate:
         """Store the card if the rules allow it, and return its fate.
 
-        The guest is locked before the token, as everywhere else.
+        Locks the guest's accounts before the token, in the same order as all other units.
         """
         accounts = unit.accounts.active_at(card.guest_id, card.center_id)
         fate = _fate_before_reading(unit, card, accounts)
@@ -291,7 +291,7 @@ class ImportCard:
 def _fate_before_reading(
     unit: UnitOfWork, card: CardToImport, accounts: Sequence[Account]
 ) -> Fate | None:
-    """Return the fate that needs no call to the PSP, or None.
+    """Return the card's fate, or None if it depends on a reading of the card at the PSP.
 
     `accounts` are the guest's active accounts at the center.
     """

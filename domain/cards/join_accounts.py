@@ -22,10 +22,11 @@ def join_accounts(
 ) -> Account:
     """Move the agreements and consents of `duplicate` to `remaining`, and remove `duplicate`.
 
-    The account `remaining` is kept on file as long as either account would have been. A withdrawal
-    from one account applies to both. Unless the guest gave a general consent after the withdrawal,
-    the card is kept only for the running agreements. Returns the account `remaining` as stored. The
-    caller has locked both accounts, and commits the unit. Raises RecordUnreadable.
+    The account `remaining` is kept on file as long as either account would have been kept. If the
+    guest withdrew the consent for one account, the withdrawal applies to both. The card is then
+    kept only for the running agreements, unless the guest gave a general consent after the
+    withdrawal. Returns the account `remaining` as stored. The caller has locked both accounts, and
+    commits the unit. Raises RecordUnreadable.
     """
     kept, removed = _joined_account(unit, remaining, duplicate, now), duplicate.removed(now)
     # The storage refuses two active accounts with the same card, so `duplicate` is removed first.

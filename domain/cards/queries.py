@@ -32,12 +32,12 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountForCaller:
-    """A payment account, and whether the caller may see the values that a payment needs.
+    """A payment account, and the values that a caller needs for a charge.
 
-    If the caller may see them, `agreements` are the agreements that allow charges now, oldest
-    first. `charge_as` is the reason to send to the bank with a charge under any of these
-    agreements. `currency` is the currency of the merchant account (ISO 4217), or None if it is not
-    set.
+    `may_charge` is whether the caller may see these values. If not, the other fields have their
+    defaults. `agreements` are the agreements that allow charges now, oldest first. `charge_as` is
+    the reason to send to the bank with a charge under any of these agreements. `currency` is the
+    currency of the merchant account (ISO 4217), or None if it is not set.
     """
 
     account: Account
@@ -208,8 +208,8 @@ def _parse_date(given: Sequence[str]) -> date:
 class ReadConsent:
     """Use case: return the consents of a guest's active payment account.
 
-    The current consent comes first. The consents from before each renewal of the card follow,
-    newest first. Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
+    The current consent comes first. Consents that the guest gave earlier, for example before the
+    card was renewed, follow it, newest first. Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
     """
 
     needs = MAY_VIEW_CARDS
@@ -224,7 +224,7 @@ class ReadConsent:
 
 
 def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents of an account: the current consent, then those from before renewals."""
+    """Return the consents for an account: the current consent, then earlier consents, newest first."""
     without_text = GivenConsent(
         account_id=account.account_id,
         token_id=account.token_id,
@@ -235,7 +235,7 @@ def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
 
 
 def general_consents(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents in force that allow charges to the card other than those for a booking."""
+    """Return the consents that are in force and also allow charges unrelated to a booking."""
     if account.keep_until is not None:
         return ()
     given = unit.agreements.made_with(account.account_id)

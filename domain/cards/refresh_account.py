@@ -32,8 +32,9 @@ def judge_reading(
 ) -> ReadingVerdict:
     """Decide what a reading changes. `others` are the guest's other active accounts at the center.
 
-    `reading` is None if the PSP did not respond. If two accounts turn out to have the same card,
-    the account with the later consent stays. It is the default if either account was the default.
+    `reading` is None if the PSP did not respond. If the reading shows that one of the `others` has
+    the same card, the account with the later consent stays. The account that stays is the default
+    if either account was the default.
     """
     if reading is None:
         return ReadingVerdict(kept=account.psp_unavailable(now))
@@ -69,14 +70,15 @@ def judge_reading(
 class RefreshAccount:
     """Use case: read a leased account's card at its PSP, and apply the reading.
 
-    A reading is applied only if it is newer, by the PSP's clock, than the stored state, which is
-    locked for the comparison. A change causes an event. If the PSP does not respond, the account is
-    read later. If the PSP cannot read cards, the account is only scheduled for the next reading.
+    A reading is applied only if it is newer, by the PSP's clock, than the stored details of the
+    card. The account is locked while the two are compared. If the card has changed, an event is
+    noted. If the PSP does not respond, the reading is retried. If the PSP cannot read cards, only
+    the next reading is scheduled.
 
     An account is removed if its merchant account is closed, or if its PSP has not known the card
     for a week, unless the keys may be wrong. After the commit, `log_lost` is called with the
-    removed account and the reason. If too many accounts are unknown, they are no longer removed,
-    and `log_stopped` is called with the merchant account.
+    removed account and the reason. If the PSP does not know too many cards of a merchant account,
+    such cards are no longer removed, and `log_stopped` is called with the merchant account.
     """
 
     storage: Storage

@@ -21,11 +21,11 @@ class ReadingVerdict:
     - `is_updated` is whether the details of the card in `kept` have changed, such as its number or
       its expiry date.
     - `removed` is the account to remove. It must be stored before `kept`.
-    - `joined` is the removed account in its state before the removal, if it turned out to have the
-      same card as `kept`.
+    - `joined` is the account in `removed`, in its state before the removal. It is None unless the
+      account turned out to have the same card as `kept`.
     - `reason` is the reason for the removal.
-    - `has_stopped` is whether unknown cards of the merchant account are no longer removed from now
-      on, because there are too many.
+    - `has_stopped` is whether this reading stops the removal of unknown cards of the merchant
+      account, because too many of them were removed.
     """
 
     kept: Account | None = None

@@ -45,10 +45,12 @@ def take_back(
     reason: str | None = None,
     now: datetime,
 ) -> Account | None:
-    """Remove a card for its guest, or withdraw all consent except that for its bookings.
+    """Remove the card `account` for its guest, or keep it on file only for its bookings.
 
-    `removal` and the card's running agreements decide which of the two happens. The change is noted
-    in the audit trail and stored as an event. Return the changed card.
+    The center's setting `removal` and the card's running agreements decide which of the two
+    happens. A card that is kept only for its bookings counts as a card whose consent the guest
+    withdrew. The change is noted in the audit trail and stored as an event. Return the card after
+    the change.
 
     If the card stays and its consent was already withdrawn, only the time of the withdrawal is
     updated, and None is returned.

@@ -31,7 +31,8 @@ def judge_refusal(
 
     Wrong keys must not remove all cards of a center. An unknown card is therefore removed only if:
 
-    - the identity of the merchant account is stored, so that each call has compared it;
+    - the merchant's identity is stored, so that each call to the PSP has checked that the keys
+      belong to that merchant;
     - another card of the merchant account was read in the same week;
     - fewer than 10 unknown cards of the merchant account were removed in the last day.
     """
