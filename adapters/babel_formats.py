@@ -22,10 +22,10 @@ _FRACTION: Final = re.compile(r"\.0+")
 
 
 class BabelFormats(LocaleFormats):
-    """Uses CLDR's formats and ISO 4217's currencies.
+    """Formats as CLDR defines them for each language. ISO 4217 defines the currencies.
 
-    If CLDR does not contain a language, the format of the more general language is used, such as
-    `de` for `de-XX`. If CLDR does not contain that language either, the English format is used.
+    If CLDR does not contain a language such as `de-XX`, the formats of the more general language
+    `de` are used. If CLDR does not contain that language either, the English formats are used.
     """
 
     @override

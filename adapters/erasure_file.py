@@ -26,8 +26,10 @@ from domain.personal_data.erasure import AtPsps, ErasureFile
 
 _INTO: Final = ">"
 _END: Final = "."
-"""The last word of a line. It is missing if a full disk has cut off the line. It is also missing in
-lines that release 0.2.0 wrote, which do not contain references.
+"""The last word of a line. If it is missing, the references in the line are not read.
+
+It is missing if the disk was full, so that only a part of the line was written. It is also missing
+in lines that release 0.2.0 wrote, but these lines do not contain references.
 """
 _REFERENCE: Final = re.compile("([^/]+)/([^/]+)/(.+)")
 
@@ -41,14 +43,15 @@ class ErasureFileUnusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TextErasureFile(ErasureFile):
-    """A text file with one line for each guest, which contains the id, a time and references.
+    """A text file with one line for each erased or merged guest.
 
-    `path` is None if the operator does not use such a file. A reference has the form
-    `stripe/default/cus_1`, without blanks. Each line ends with a full stop.
+    A line contains the id of the guest, the time, the guest's references at PSPs, and a full stop.
+    These words are separated by blanks. A reference has the form `stripe/default/cus_1`. `path` is
+    None if the operator does not use such a file.
 
-    The line of a merged guest begins with both ids, as in `>id>id`. Earlier releases ignore lines
-    that do not begin with an id. If they did not ignore merged guests, they would erase these
-    guests and discard the cards.
+    The line of a merged guest does not begin with an id, but with `>`, the guest's id, another `>`,
+    and the id of the remaining guest. Older releases skip such a line, because they expect a line
+    to begin with an id. They would erase a guest whose id they found there, and discard the cards.
     """
 
     path: Path | None
@@ -85,21 +88,26 @@ class TextErasureFile(ErasureFile):
 
     @override
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in the file with the guest's references, in the order of the lines.
+        """Return the references of every guest in the file, erased or merged.
 
-        Malformed lines are ignored. Raises OSError.
+        The guests are in the order of their last lines. Malformed lines are ignored. Raises OSError
+        if the file cannot be read.
         """
         return {guest_id: line.references for guest_id, line in self._read().items()}
 
     @override
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the merged guests in the file, each with the remaining guest. Raises OSError."""
+        """Return the merged guests in the file, each with the guest who remained after the merge.
+
+        Raises OSError if the file cannot be read.
+        """
         return {guest_id: line.into for guest_id, line in self._read().items() if line.into}
 
     def _read(self) -> Mapping[GuestId, _Line]:
         """Return the last line of each guest.
 
-        The returned line also contains the references in earlier lines of the same kind.
+        References in the guest's earlier lines are added to it, if those lines also describe an
+        erasure, or a merge into the same guest.
         """
         if self.path is None or not self.path.exists():
             return {}
@@ -123,7 +131,7 @@ class TextErasureFile(ErasureFile):
 class _Line(NamedTuple):
     """A line about an erased guest, or about a guest who was merged `into` another guest.
 
-    `at` is empty if a full disk has cut off the line.
+    `at` is empty if the end of the line is missing.
     """
 
     guest_id: GuestId
@@ -159,7 +167,7 @@ def _reference(text: str) -> tuple[PspAccount, GuestReference] | None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that a new file in it survives a power failure."""
+    """Write the folder to the disk, so that a new file in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

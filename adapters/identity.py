@@ -1,6 +1,6 @@
 """Authentication by opaque access tokens.
 
-These are random texts that are looked up by their hash.
+Opaque access tokens are random texts. The storage finds them by their hash.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from domain.storage import Storage
 class OpaqueTokens(Identity):
     """Recognizes callers by the tokens that this installation has issued.
 
-    `writer` stores the times at which tokens are used, so that requests do not wait for the lock of
-    the database.
+    `writer` runs in another thread, and stores when each token was last used. A request therefore
+    does not have to wait until it may write to the database.
     """
 
     storage: Storage

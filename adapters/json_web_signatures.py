@@ -18,9 +18,12 @@ from domain.disputes.evidence import DisputeEvidence, EvidenceSigner, SignedEvid
 
 ALGORITHM: Final = "EdDSA"
 TYPE: Final = "cardonfile-evidence"
-"""The header `typ`, so that a signature for another purpose does not count as evidence."""
+"""The header `typ`. A signature with another `typ` has another purpose, and is refused."""
 _MEMBERS: Final = frozenset({"success", "error", "document", "jws"})
-"""The members of the API's response. `success` and `error` are not part of the evidence."""
+"""The members that a text with evidence may have, because the API's response has them.
+
+`success` and `error` are not part of the evidence itself.
+"""
 _PUBLIC: Final = ("kty", "crv", "x", "kid", "use", "alg")
 _PRIVATE: Final = (*_PUBLIC, "d")
 
@@ -38,11 +41,11 @@ class NotGenuine(Exception):
 class EvidenceKeys(EvidenceSigner):
     """The keys of an installation, newest first. Evidence is signed with the newest key.
 
-    For former keys, the public parts are enough.
+    Only the newest key needs a private part. Earlier keys only verify older evidence.
     """
 
     def __init__(self, text: str) -> None:
-        """Read the keys from a JWK Set in JSON (RFC 7517). Raises NotKeys."""
+        """Read the keys from `text`, a JWK Set in JSON (RFC 7517). Raises NotKeys."""
         self._keys = _keys_of(text)
         if not self._keys or "d" not in self._keys[0]:
             raise NotKeys("the first key has no private part")
@@ -61,9 +64,10 @@ class EvidenceKeys(EvidenceSigner):
 
 
 def with_new_key(text: str | None) -> str:
-    """Return a JWK Set in JSON with a new key, with which evidence is signed from now on.
+    """Create a key for signing evidence, and return a JWK Set in JSON that begins with this key.
 
-    `text` is the former JWK Set, or None. The public parts of its keys are kept. Raises NotKeys.
+    `text` is the previous JWK Set, or None if there is none. The returned set also contains the
+    public parts of the previous keys. Raises NotKeys.
     """
     former = [_only(_PUBLIC, key) for key in _keys_of(text)] if text else []
     made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
@@ -72,7 +76,7 @@ def with_new_key(text: str | None) -> str:
 
 
 class Genuine(NamedTuple):
-    """Facts from verified evidence: its time, its service, its account, and the id of the key."""
+    """Facts from verified evidence, and the id of the key with which it was signed."""
 
     made_at: str
     service: str
@@ -106,9 +110,10 @@ def verify_evidence(text: str, keys: str) -> Genuine:
 
 
 def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON type
-    """Return the object in a JSON text. Raises ValueError, also for a repeated member.
+    """Return the object in a JSON text. Raises ValueError or TypeError if it is not an object.
 
-    If a member is repeated, some programs use its first value and others its last value.
+    Also raises ValueError if a member is repeated, because some programs use the first value of a
+    repeated member, and others the last value.
     """
 
     def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:  # values of any JSON type
@@ -124,12 +129,15 @@ def _json_of(text: str | bytes) -> dict[str, Any]:  # Any: values of any JSON ty
 
 
 def _sorted(value: object) -> str:
-    """Return a value as JSON to compare it with another value. In Python, 1 equals True."""
+    """Return a value as JSON with sorted members, in order to compare two values.
+
+    The values themselves cannot be compared, because 1 and True are equal in Python.
+    """
     return json.dumps(value, sort_keys=True)
 
 
 def _keys_of(text: str) -> Sequence[Key]:
-    """Return the Ed25519 keys of a JWK Set, each with its id."""
+    """Return the Ed25519 keys of a JWK Set, each with its id. Raises NotKeys."""
     try:
         keys = [
             {**key, "kid": _thumbprint(key)}

@@ -33,33 +33,39 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-"""Signatures made with a private key. HS256, which the public key could forge, is excluded (RFC
-8725, 2.1).
+"""The accepted algorithms. All of them sign with a private key.
+
+HS256 is excluded, because anybody could forge such a signature with the public key (RFC 8725, 2.1).
 """
 LEEWAY_SECONDS: Final = 30
-"""How far the identity provider's clock may be off."""
+"""By how much the identity provider's clock may differ from the clock of this machine."""
 ACCESS_TOKEN_TYPES: Final = frozenset({"jwt", "at+jwt"})
-"""The allowed values of an access token's header `typ`, which may also be missing. RFC 9068 defines
-`at+jwt`; `jwt` does not state the purpose of the token.
+"""The allowed values of an access token's header `typ`. The header may also be missing.
+
+RFC 9068 defines `at+jwt` for access tokens. The value `jwt` does not state the token's purpose.
 """
 BEARER: Final = "bearer"
-"""The claim `typ` of Keycloak's access tokens. Its other tokens have `ID`, `Refresh`, `Offline`,
-`Logout`.
+"""The claim `typ` of Keycloak's access tokens.
+
+In Keycloak's other tokens, this claim is `ID`, `Refresh`, `Offline` or `Logout`.
 """
 MIN_RSA_BITS: Final = 2048
 """The minimum length of an RSA key (RFC 7518, section 3.3)."""
 ALL_CENTERS: Final = "*"
-"""The value in the claim of centers that lets the caller act for all centers."""
+"""A caller may act for all centers if the claim of centers contains this value."""
 
 FETCH_SECONDS: Final = 2
 MAX_KEYS_BYTES: Final = 256 * 1024
 FRESH_SECONDS: Final = 600
-"""How long keys are used before they are fetched again. A withdrawn key is valid until then."""
+"""How long keys are used before they are fetched again.
+
+If the identity provider withdraws a key, tokens signed with it are accepted until then.
+"""
 PAUSE_SECONDS: Final = 10
-"""The shortest time between two fetches, so that tokens with invented keys cause few fetches."""
+"""The minimum time between two fetches, because a client may send tokens with invented keys."""
 NO_KEYS: Final = "not a set of keys"
 KEPT_SECONDS: Final = 24 * 3600
-"""How long keys are used while they cannot be fetched."""
+"""How long keys are used after they were last fetched, if they cannot be fetched again."""
 
 log = structlog.get_logger()
 
@@ -83,9 +89,9 @@ class KeysUnreachable(Exception):
 class SigningKeys:
     """The public keys that an identity provider publishes at an address (RFC 7517).
 
-    They are fetched when they are first needed, then every 10 minutes, and also if a token names an
-    unknown key. If they cannot be fetched, the known keys are used for a day. `now` returns the
-    time in seconds. Any thread may call the methods.
+    The keys are fetched when they are first needed. They are fetched again if they are older than
+    10 minutes, or if a token names an unknown key. If a fetch fails, the known keys are used for up
+    to a day. `now` returns the time in seconds. Any thread may call the methods.
     """
 
     def __init__(self, url: str, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +105,8 @@ class SigningKeys:
     def find(self, key_id: str) -> jwt.PyJWK | None:
         """Return the key with this id, or None if the identity provider has no such key.
 
-        Takes at most 2 s. Raises ServiceUnavailable while the keys cannot be fetched.
+        Takes at most 2 seconds. Raises ServiceUnavailable if no such key is known and the keys
+        cannot be fetched at the moment.
         """
         key = self._keys.get(key_id)
         if key is not None and self._now() - self._fetched_at < FRESH_SECONDS:
@@ -139,7 +146,7 @@ class SigningKeys:
         self._is_away = False
 
     def fetch(self) -> Mapping[str, jwt.PyJWK]:
-        """Fetch and return the published keys by their ids. Raises KeysUnreachable."""
+        """Fetch the published keys, and return them by their ids. Raises KeysUnreachable."""
         target = urlsplit(self._url).path or "/"
         try:
             with Connection(
@@ -167,7 +174,7 @@ class SigningKeys:
 
 
 def _may_sign(key: jwt.PyJWK) -> bool:
-    """Return whether a key has an id and is a public key that is strong enough for signatures."""
+    """Return whether a key has an id, is meant for signatures, and is strong enough for them."""
     is_named = isinstance(key.key_id, str)
     is_strong = not isinstance(key.key, RSAPublicKey) or key.key.key_size >= MIN_RSA_BITS
     is_for_signatures = key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")
@@ -178,9 +185,9 @@ def _may_sign(key: jwt.PyJWK) -> bool:
 class JsonWebTokens(Identity):
     """Recognizes callers by the tokens of an identity provider.
 
-    A token must be signed with one of the `keys`, be issued by `issuer` for `audience`, and have an
-    expiry. It must be an access token. If `token_type` is set, the header `typ` must be equal to
-    it.
+    A token must be an access token that is signed with one of the `keys`, is issued by `issuer` for
+    `audience`, and expires. If `token_type` is set, the token's header `typ` must be equal to
+    `token_type`.
 
     `caller_claim`, `permissions_claim` and `centers_claim` name the claims that contain the
     caller's name, permissions and centers. The name of a nested claim consists of all its keys,
@@ -260,7 +267,7 @@ class JsonWebTokens(Identity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EitherIdentity(Identity):
-    """Recognizes callers by both kinds of tokens. A token with two dots is a JSON Web Token."""
+    """Recognizes callers by opaque tokens and by JSON Web Tokens, which contain two dots."""
 
     opaque: Identity
     json_web: Identity
@@ -272,7 +279,10 @@ class EitherIdentity(Identity):
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a claim, or None. A key may contain dots itself, for example a URL."""
+    """Return the value of the claim `name`, or None if there is no such claim.
+
+    Dots separate the keys of a nested claim. A single key, such as a URL, may also contain dots.
+    """
     if name in claims:
         return claims[name]
     first, _, rest = name.partition(".")
@@ -281,7 +291,11 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _words(value: Any) -> frozenset[str]:
-    """Return the words of a claim, which is a list or a text with spaces (RFC 8693, 4.2)."""
+    """Return the words in the value of a claim.
+
+    The value is a list of words, or a text in which spaces separate the words (RFC 8693, 4.2). Any
+    other value contains no words.
+    """
     words = value.split() if isinstance(value, str) else value
     return frozenset(
         word for word in (words if isinstance(words, list) else ()) if isinstance(word, str)

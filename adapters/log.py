@@ -18,9 +18,9 @@ log = structlog.get_logger()
 
 
 class LinesOfSessions(SessionLog):
-    """Logs one line for each step.
+    """Logs one line for each step of a session.
 
-    Lines do not contain the session's token, which opens its link.
+    A line contains only a prefix of the session's token, because the whole token opens the link.
     """
 
     @override
@@ -39,7 +39,10 @@ class LinesOfSessions(SessionLog):
 
 
 def log_lost_card(account: Account, reason: str) -> None:
-    """Log that an account was removed because of the PSP's answer. Never raises."""
+    """Log that an account was removed, because its card is gone or was replaced at the PSP.
+
+    Never raises.
+    """
     with suppress(Exception):
         log.warning(
             "card_lost",
@@ -65,9 +68,9 @@ def log_taken_back(account: Account) -> None:
 
 
 def log_stopped_removal(psp_account: PspAccount) -> None:
-    """Log that unknown cards of a merchant account are no longer removed. Never raises.
+    """Log that cards which the PSP does not know are kept from now on. Never raises.
 
-    Too many cards of the account are unknown, so its keys may be wrong.
+    Too many cards of the merchant account are unknown to the PSP, so the keys may be wrong.
     """
     with suppress(Exception):
         provider, account = psp_account

@@ -277,8 +277,8 @@ def _plugin(found: EntryPoint) -> AnyPspPlugin:
         raise SettingsError(f"{where} is not a PspPlugin: {found.value}")
     if plugin.name != found.name or not _NAME.fullmatch(found.name):
         raise SettingsError(
-            f"{where} calls itself {plugin.name!a}: use the same name in both places, with only "
-            "lower-case letters, digits and underscores"
+            f"{where} calls itself {plugin.name!a}: use the same name in the plugin and in its "
+            "entry point, with only lower-case letters, digits and underscores"
         )
     return plugin
 

@@ -41,7 +41,7 @@ class Catalog:
     """
 
     def __init__(self, language: str, words: Mapping[str, Any]) -> None:
-        """Take the content of a TOML file: nested tables of texts."""
+        """Set the texts: `words` is the parsed TOML file, with a table for each group of texts."""
         self.language = language
         self.direction: str = words["direction"]
         self._words = words
@@ -85,8 +85,8 @@ def _isolated(value: object) -> object:
 def catalog(*wishes: str) -> Catalog:
     """Return the catalog for the first language in `wishes` that has a catalog.
 
-    A more general language will do, such as `de` for `de-AT`. If no language in `wishes` has a
-    catalog, return the English catalog.
+    If a language such as `de-AT` does not have a catalog, the catalog of `de` is used. If no
+    language in `wishes` has a catalog, return the English catalog.
     """
     return _read(first_of(wishes, LANGUAGES))
 

@@ -42,7 +42,7 @@ class EventCard(Struct, frozen=True, kw_only=True):
 
 
 class EventData(Struct, frozen=True, kw_only=True):
-    """The subject of an event. Every event contains all fields; fields without a value are null."""
+    """What an event is about. Every event contains all fields. Fields without a value are null."""
 
     guest_id: Annotated[_Uuid, _field("0b54f1d7-63c7-4a34-9c5c-0b6a2f1f2f11")]
     center_id: Annotated[_Uuid, _field("7d9f2c54-3f0e-4a53-9c1b-0d6f5be1a2c3")]
@@ -88,7 +88,7 @@ class EventData(Struct, frozen=True, kw_only=True):
 
 
 class EventPayload(Struct, frozen=True, kw_only=True):
-    """An event and its time. Fields and types of events may be added in the future."""
+    """An event and its time. Future releases may add more fields and more types of events."""
 
     id: Annotated[
         str,

@@ -24,7 +24,10 @@ from domain.events.event_sender import EventNotSent, EventSender
 
 TOTAL_SECONDS: Final = 15
 CONNECT_SECONDS: Final = 5
-"""The limit for connecting to one address. It leaves time for the next address of the host."""
+"""The time limit for connecting to one address of a host.
+
+It is shorter than TOTAL_SECONDS, so that there is time to try another address.
+"""
 MAX_BODY_BYTES: Final = 64 * 1024
 
 Returned = TypeVar("Returned")
@@ -33,9 +36,10 @@ Returned = TypeVar("Returned")
 class HttpEventSender(EventSender):
     """Sends events over HTTP. Any thread may use it.
 
-    Endpoints must be https, or http if `may_be_http` is set. Their IP addresses must be public, or
-    in one of the `allowed_networks`; an IPv4 address in IPv6 form counts as IPv4. `tls` defaults to
-    the certificates that the system trusts. `look_up` returns the IP addresses of a host.
+    The URL of an endpoint must begin with https, or with http if `may_be_http` is set. The IP
+    address of an endpoint must be public, or in one of the `allowed_networks`. An IPv4 address in
+    IPv6 form is treated as an IPv4 address. Without `tls`, the certificates that the system trusts
+    are used. `look_up` returns the IP addresses of a host.
     """
 
     def __init__(
@@ -84,8 +88,8 @@ class HttpEventSender(EventSender):
     def unreachable_reason(self, url: str) -> str | None:
         """Return the reason why events cannot be sent to a URL, without looking up its host.
 
-        Return None if events may be sent there. Return None also if the host is a name other than
-        `localhost`, because its IP addresses are not known yet.
+        Return None if events may be sent to the URL. Also return None for any host
+        name but `localhost`, because its IP addresses are not known yet.
         """
         host = urlsplit(url).hostname or ""
         try:
@@ -114,7 +118,10 @@ class HttpEventSender(EventSender):
         raise EventNotSent(reason)
 
     def _addresses(self, host: str, port: int) -> Sequence[AddressInfo]:
-        """Return those IP addresses of a host to which events may be sent."""
+        """Look up a host, and return only the IP addresses to which events may be sent.
+
+        Raises EventNotSent if events may not be sent to any of its addresses.
+        """
         found = begin(lambda: tuple(self._look_up(host, port))).result(self._total_seconds)
         allowed = [each for each in found if self._may_connect_to(each)]
         if found and not allowed:

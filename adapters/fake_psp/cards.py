@@ -88,11 +88,11 @@ _CVC = re.compile(r"[0-9]{3}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardEntry:
-    """A card that a guest has typed in, with valid fields. The CVC was checked and is not kept.
+    """A card that a guest has typed in. All fields are valid. The CVC was checked, but is not kept.
 
     `repeatable` contains the expiry date and the billing address as typed. If the card is refused,
-    the form shows them again. `repr` omits `repeatable` and `number`, so that they do not appear in
-    logs and tracebacks.
+    the form shows these texts once more. `repr` omits `repeatable` and `number`, so that they do
+    not appear in logs and tracebacks.
     """
 
     number: str = field(repr=False)
@@ -105,8 +105,8 @@ class CardEntry:
 class EntryRefused(Exception):
     """Some fields of the form are wrong.
 
-    `errors` maps each wrong field to its fault, in the order of the page. The messages for faults
-    are in `form.fault` in the catalogs.
+    `errors` maps each wrong field to its fault. The fields are in the order in which the page shows
+    them. The messages for faults are in the table `form.fault` in the catalogs.
     """
 
     def __init__(self, errors: Mapping[str, str]) -> None:
@@ -148,9 +148,10 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 
 
 def repeatable(typed: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the typed fields that the form may show once more: expiry date and billing address.
+    """Return the expiry date and the billing address as typed, to show them in the form once more.
 
-    The card number, the CVC, and fields that contain a card number or are too long are left out.
+    A text that is too long, malformed or contains a card number is replaced by "". The card number
+    and the CVC are never returned.
     """
     return {name: _repeatable(name, typed.get(name, "")) for name in ("expiry", *BILLING_FIELDS)}
 
@@ -185,10 +186,10 @@ def brand_of(number: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Return the text with ASCII characters in place of digits, dashes and blanks of other scripts.
+    """Replace digits, dashes and blanks of any script by ASCII characters, and return the text.
 
-    Digits become 0 to 9, dashes become hyphens, and blanks become spaces. Invisible characters are
-    removed.
+    For example, an Arabic digit becomes one of 0 to 9, a long dash becomes a hyphen, and a
+    no-break space becomes a space. Invisible characters are removed.
     """
     return "".join(map(_plain, unicodedata.normalize("NFKC", text)))
 

@@ -29,7 +29,10 @@ _DECIMALS: Final = {each.code: each.exponent for each in Currency if each.expone
 
 
 def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -> None:
-    """Add the route for charges to an app, whose error handlers must handle the domain's refusals."""
+    """Add the route for charges to an app.
+
+    The app needs error handlers for the domain's refusals, because the route raises them.
+    """
     app.add_route(PATH, _Charges(psp))
 
 
@@ -60,7 +63,7 @@ class _Charges:
 
 
 def _read(body: bytes) -> ChargeRequest:
-    """Parse the body of a request for a charge. Raises InvalidField."""
+    """Parse the body of a request for a charge. Raises InvalidField if the body is not valid."""
     try:
         request = msgspec.json.decode(body, type=ChargeRequest)
     except msgspec.MsgspecError:

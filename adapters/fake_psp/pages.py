@@ -73,8 +73,9 @@ class _Problem(Exception):
     ) -> None:
         """Set the status and the content of the error page.
 
-        With `again`, the error page has a link to the form of `page`. `kept` is the address to
-        which the guest can continue, or None.
+        With `again`, the error page has a link to the form of `page`. `kept` names the card that
+        the page has already stored, such as "Visa •••• 4242". The guest can then continue with that
+        card. `kept` is None if the problem is a different one.
         """
         self.status = status
         self.key = key
@@ -101,7 +102,7 @@ class _CardPages:
             self._show_form(resp, page, page.typed or _prefilled(page), {})
 
     def on_post(self, req: falcon.Request, resp: falcon.Response, reference: str) -> None:
-        """Try the card in the form."""
+        """Try the card that the guest has typed into the form."""
         page = self._psp.page(reference)
         typed = self._read_form(req, page)
         if page.state is PageState.CLOSED:
@@ -177,9 +178,10 @@ class _CardPages:
         )
 
     def _redirect(self, resp: falcon.Response, page: PspPage) -> None:
-        """Redirect to the form or the challenge, or back to the shop if the page has a card.
+        """Redirect to the address that fits the state of `page`.
 
-        A closed page leads to an error page.
+        An open page leads to the form, a challenged page to the challenge, and a completed page
+        back to the shop. Raises _Problem if the page is closed.
         """
         match page.state:
             case PageState.CLOSED if page.refused_cards >= MAX_CARD_ATTEMPTS:
@@ -229,9 +231,10 @@ class _CardPages:
         accepted: Sequence[str] = (),
         **values: object,
     ) -> None:
-        """Respond with a template in the language of `page`.
+        """Respond with the template `template` in the language of `page`.
 
-        If `page` is None, the language is one that the browser accepts (`accepted`).
+        If `page` is None, the language is chosen from `accepted`, the languages that the browser
+        accepts.
         """
         if page is None:
             resp.append_header("Vary", "Accept-Language")
@@ -309,7 +312,11 @@ def _prefilled(page: PspPage) -> Mapping[str, str]:
 
 
 def _messages(page: PspPage, faults: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the messages to show next to wrong fields, or next to the field of a refused card."""
+    """Return the messages for the form, each under the name of the field beside which it is shown.
+
+    If there are `faults`, they are the messages for the wrong fields. If there are no faults, but
+    the page refused a card, the only message is the reason for the refusal.
+    """
     t = catalog(page.request.language)
     if faults:
         return {field: t.text(_fault_key(field, fault)) for field, fault in faults.items()}

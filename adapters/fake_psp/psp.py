@@ -42,16 +42,16 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 """The minimum lifetime of a page."""
 
 BANK_ACTS_AFTER: Final = timedelta(seconds=10)
-"""The time after which a test card's bank reissues a stored card or reports it lost."""
+"""The time between storing a test card and the bank's event that it was reissued or lost."""
 
 YEARS_MORE: Final = 4
-"""How many years later a reissued card expires than the card before it."""
+"""By how many years a reissued card expires later than the card that it replaces."""
 
 MAX_LISTED: Final = 100
 """The maximum number of cards or charges in one list."""
 
 MAX_CARD_ATTEMPTS: Final = 5
-"""The maximum number of tries on one page. The page closes when the last card is refused."""
+"""How many cards may be tried on a page. If the last of these cards is refused, the page closes."""
 
 
 class PageState(StrEnum):
@@ -79,11 +79,12 @@ class CardRefusal(StrEnum):
 class PspPage:
     """A page as the PSP stores it.
 
-    `card` and `avs` are set on challenged and completed pages, and `collected_at` on completed
-    pages. `authenticated` is whether the guest confirmed a challenge. `refusal` is the reason why
-    the latest card was refused, and is cleared when the guest tries another card. `last_refusal` is
-    not cleared. `typed` contains the expiry date and the billing address as typed, which the form
-    shows again.
+    `card` and `avs` are set when the page is challenged or completed. `collected_at` is set when
+    the page is completed. `authenticated` is whether the guest confirmed a challenge.
+
+    `refusal` is the reason why the latest card was refused. It is cleared when the guest tries
+    another card, but `last_refusal` keeps the reason. `typed` contains the expiry date and the
+    billing address as typed, so that the form can show them once more.
     """
 
     reference: str
@@ -107,12 +108,15 @@ class PspPage:
 
     @property
     def refused_cards(self) -> int:
-        """How many cards were refused. A stored or challenged card was tried, but not refused."""
+        """How many of the cards that were tried on this page were refused.
+
+        A card that is waiting for a challenge or that was stored is not counted.
+        """
         return self.attempts if self.refusal else max(0, self.attempts - 1)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event about a page. `created` is a time in Unix seconds, and `token_id` is the session."""
+    """An event about a page. `created` is in Unix seconds. `token_id` is the id of the session."""
 
     id: str
     type: str
@@ -135,7 +139,7 @@ _CARD_EVENTS: Final[Mapping[str, str]] = {
     for number, card in TEST_CARDS.items()
     if card.behaviour in (Behaviour.REISSUED, Behaviour.LOST)
 }
-"""The event that the bank of a test card causes, by the last four digits of the card."""
+"""The types of events that banks of test cards cause, by the last four digits of the card."""
 
 
 class ChargeStatus(StrEnum):
@@ -150,8 +154,8 @@ class ChargeStatus(StrEnum):
 class ChargeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A charge that a shop requests. `amount` and `currency` are texts such as `84.00` and `EUR`.
 
-    `guest_reference` and `token` must have the form that this PSP uses, so that card numbers are
-    not stored.
+    `guest_reference` and `token` must have the form of this PSP's own references. A card number
+    sent by mistake is therefore refused, and not stored.
     """
 
     guest_reference: Annotated[str, msgspec.Meta(pattern=r"^guest_[A-Za-z0-9_-]{1,64}\Z")]
@@ -231,7 +235,7 @@ class FakePsp:
 
     Card numbers and CVCs are not stored. Only a keyed hash and the last four digits of each number
     are kept. Webhooks are signed with `webhook_secret`. A shop needs `charge_key` to charge cards.
-    `events_written` is set after every change of a page, which wakes the sender of webhooks.
+    The flag `events_written` is set after every change of a page, to wake the sender of webhooks.
     """
 
     def __init__(self, database: Path, *, base_url: str, clock: Clock, ids: Ids) -> None:
@@ -258,9 +262,8 @@ class FakePsp:
     def start_page(self, request: HostedPageRequest) -> PspPage:
         """Create a page. A call with the same idempotency key and parameters returns the same page.
 
-        If `request` has no guest reference that the merchant account knows, the guest gets a new
-        reference.
-        Raises CallRefused if the key was used with other parameters.
+        The guest gets a new reference, unless `request` contains a reference that the merchant
+        account knows. Raises CallRefused if the key was used with other parameters.
         """
         with self._database.write() as db:
             found = rows(
@@ -323,7 +326,7 @@ class FakePsp:
         return self._change(reference, tried)
 
     def is_card_of(self, page: PspPage, entry: CardEntry) -> bool:
-        """Return whether the typed card is the card that the page already has."""
+        """Return whether the card that was typed in is the card that the page already has."""
         card = page.card
         return card is not None and (card.fingerprint, card.expiry_month, card.expiry_year) == (
             self._fingerprint(page, entry.number),
@@ -332,7 +335,11 @@ class FakePsp:
         )
 
     def answer_challenge(self, reference: str, *, confirmed: bool) -> PspPage:
-        """End the challenge of a page, if there is one, and return the page. Raises Unknown."""
+        """End the challenge of a page, and return the page. Raises Unknown.
+
+        `confirmed` is whether the guest confirmed the card. A page that is not challenged is
+        returned unchanged.
+        """
 
         def answered(page: PspPage) -> PspPage:
             if page.state is not PageState.CHALLENGED:
@@ -363,10 +370,10 @@ class FakePsp:
     def read_card(
         self, merchant_account: MerchantAccount, guest_reference: GuestReference, token: CardToken
     ) -> CardReading:
-        """Return the current state of a guest's card. If the card is gone, the reading has no card.
+        """Return the current state of a guest's card.
 
-        Raises CallRefused if the merchant account never had the token, or if the token belongs to
-        another guest.
+        If the card was deleted, the `card` of the returned reading is None. Raises CallRefused if
+        the merchant account never had the token, or if the token belongs to another guest.
         """
         found = self._database.read(
             f"{_CARD_PAGE} AND merchant_account = ?", (token, guest_reference, merchant_account)
@@ -413,9 +420,10 @@ class FakePsp:
         return [_CHARGE.decode(str(row["charge"])) for row in found]
 
     def list_cards(self, merchant_account: MerchantAccount, after: str | None) -> CardList:
-        """Return a part of the list of a merchant account's cards, sorted by token.
+        """Return at most MAX_LISTED of a merchant account's cards, sorted by token.
 
-        It begins after the token `after`, or with the first card if `after` is None.
+        The first returned card is the card that follows the token `after`, or the very first card
+        if `after` is None.
         """
         found = self._database.read(
             "SELECT guest_reference, token FROM cards WHERE merchant_account = ? AND token > ?"
@@ -433,9 +441,9 @@ class FakePsp:
     ) -> None:
         """Delete a guest of a merchant account, with cards and charges. May be called twice.
 
-        The guest's pages are closed and emptied, but not deleted. A request that repeats one of
-        their idempotency keys can therefore not create another page. Raises Unknown if the merchant
-        account never had the guest.
+        The guest's pages are closed, and personal data is removed from them. The pages themselves
+        are kept, so that a request with the same idempotency key does not create another page.
+        Raises Unknown if the merchant account never had the guest.
         """
         guest = (guest_reference, merchant_account)
         with self._database.write() as db:
@@ -478,8 +486,8 @@ class FakePsp:
     def take_due_event(self, now: datetime, *, until: datetime) -> DueEvent | None:
         """Lease the event that has been due for the longest time, and return it.
 
-        Return None if no event is due. The lease ends at `until`. Then the event is due again, in
-        case this process was killed.
+        Return None if no event is due. The lease ends at `until`. If the event was not removed by
+        then, for example because this process was killed, it is due again.
         """
         with self._database.write() as db:
             found = rows(
@@ -512,9 +520,10 @@ class FakePsp:
             db.execute("DELETE FROM events WHERE id = ?", (event.id,))
 
     def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
-        """Apply a step to a page, unless the page is over, and return the page.
+        """Apply `step` to a page, store the result, and return it. Raises Unknown.
 
-        If the step ends the page or refuses a card, an event is stored.
+        A page that is already over is returned unchanged, and a page whose time is up is closed
+        instead. An event is stored if the page is then over, or has refused a card.
         """
         with self._database.write() as db:
             page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
@@ -563,9 +572,9 @@ class FakePsp:
         )
 
     def _apply_bank_event(self, db: Database, event: CardEvent) -> None:
-        """Change the card that an event is about, as its bank does, if the card is still stored.
+        """Reissue or delete the card that `event` is about, as its bank would.
 
-        The bank reissues the card or reports it as lost.
+        This has no effect if the card is no longer stored, or if the event is not about a card.
         """
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:
@@ -634,7 +643,11 @@ def _closed(page: PspPage) -> PspPage:
 
 
 def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
-    """Delete cards, and store an anonymous hash of each. Return whether there were any cards."""
+    """Delete the cards that match an SQL condition, and return whether there were any.
+
+    `values` are the parameters of `condition`. A hash of each deleted card is stored, so that the
+    PSP can later tell a deleted card from an unknown card.
+    """
     gone = rows(
         db,
         f"DELETE FROM cards WHERE {condition} RETURNING token, merchant_account",  # noqa: S608 - constants
@@ -646,7 +659,7 @@ def _lose_cards(db: Database, condition: str, values: Sequence[str]) -> bool:
 
 
 def _note_lost(db: Database, reference: str, merchant_account: str) -> None:
-    """Store a hash of a card or a guest that is deleted."""
+    """Store a hash of a deleted card's token, or of a deleted guest's reference."""
     hashed = _hash(reference, merchant_account)
     db.execute("INSERT OR IGNORE INTO lost_cards VALUES (?)", (hashed,))
 

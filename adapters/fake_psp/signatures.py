@@ -24,7 +24,10 @@ def sign(body: bytes, *, secret: str, now: datetime) -> str:
 
 
 def is_signed(body: bytes, signature: str, *, secrets: Iterable[str], now: datetime) -> bool:
-    """Return whether the body was signed with one of the secrets, at most 300 seconds from `now`."""
+    """Return whether `signature` is a signature of the body made with one of the secrets.
+
+    The time in the signature may differ from `now` by at most 300 seconds.
+    """
     match = _FORM.fullmatch(signature)
     if match is None:
         return False

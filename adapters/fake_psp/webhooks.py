@@ -59,9 +59,10 @@ class WebhookSender:
             self._thread = None
 
     def deliver_due(self, now: datetime) -> int:
-        """Send each event that is due at `now` once, and return how many were accepted.
+        """Send every event that is due at `now`, and return how many were accepted.
 
-        After `stop`, nothing is sent. Raises PspUnavailable.
+        Events that are not accepted become due again later. After `stop`, nothing is sent. Raises
+        PspUnavailable.
         """
         delivered = 0
         while not self._stopping.is_set():

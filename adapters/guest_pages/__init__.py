@@ -32,11 +32,12 @@ def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> N
 
 
 def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
-    """Return whether a form was sent from a page of this origin, as far as the headers show that.
+    """Return whether the headers allow that a form was sent from a page of this origin.
 
-    Browsers send the origin "null" if a proxy adds `Referrer-Policy: no-referrer`, and some
-    programs that guests use do not send an origin. In these cases, `Sec-Fetch-Site` is used if it
-    was sent (Fetch Metadata Request Headers).
+    Return False if the header `Origin` or `Sec-Fetch-Site` (Fetch Metadata Request Headers) states
+    something else. A missing header is accepted, because some programs that guests use do not send
+    it. The origin "null" is accepted too, because browsers send it if a proxy adds
+    `Referrer-Policy: no-referrer`.
     """
     return req.get_header("Origin") in (None, "null", origin) and req.get_header(
         "Sec-Fetch-Site"
@@ -44,11 +45,11 @@ def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
 
 
 def form_action(*, has_form: bool) -> str:
-    """Return the `form-action` directive for a page's Content-Security-Policy, with its semicolon.
+    """Return the `form-action` directive for a page's Content-Security-Policy, with a semicolon.
 
-    Return "" for a page with a form, because browsers would apply the directive to each redirect
-    after the form too. These redirects lead to the PSP, to the shop, and to any further address of
-    the shop.
+    For a page without a form, the directive forbids forms. For a page with a form, return "".
+    If the directive were set, browsers would also apply it to the redirects that follow the form.
+    These lead to the PSP, to the shop, and to any address to which the shop redirects.
     """
     return "" if has_form else "form-action 'none'; "
 
@@ -61,7 +62,7 @@ class MaskedGuest:
     """
 
     def __init__(self, name: str, email: str | None) -> None:
-        """Mask a name, which has at least one word, and an email address or None."""
+        """Mask `name`, which must have at least one word, and `email` if it is not None."""
         words = name.split()
         self.masked = " ".join(f"{word[0]}•••" for word in words)
         self.initials = " ".join(word[0] for word in words)
@@ -73,7 +74,8 @@ class MaskedGuest:
 class Files:
     """Serves the files of a folder.
 
-    Falcon's static routes are not used, because the access log could not show them as a route.
+    Falcon's static routes are not used, because requests to them do not have a route that the
+    access log could show.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -60,10 +60,10 @@ def create_app(
     hsts: str,
     observe: Observe | None = None,
 ) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the WSGI application with these resources and these examples of events.
+    """Return the WSGI application with these resources.
 
-    `hsts` is the value of the header Strict-Transport-Security, or None if the public address is
-    not https.
+    `events` are examples of events for the OpenAPI document. `hsts` is the value of the header
+    Strict-Transport-Security, which is only sent if the public address is https.
     """
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[

@@ -26,7 +26,7 @@ _TOKEN = re.compile(r"(?:bearer|apikey) +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE
 
 
 def sent_token(req: falcon.Request) -> str | None:
-    """Return the token in the request's Authorization header, or None."""
+    """Return the token in the request's Authorization header, or None if there is no token."""
     sent = _TOKEN.fullmatch(req.get_header("Authorization", default="").strip())
     return sent[1] if sent else None
 
@@ -44,10 +44,11 @@ class Authentication:
     refused: Callable[[str], None] = lambda _: None
 
     def __call__(self, req: falcon.Request, resp: falcon.Response) -> Caller:
-        """Return the caller. The response's headers state how many writes the caller has left.
+        """Return the caller. If writes are limited, a response to a write states the limit.
 
-        Raises UserNotAuthenticated. Raises TooManyRequests after 30 failures from an address in a
-        minute, and if the caller has exceeded the limit of writes.
+        Raises UserNotAuthenticated if the token is missing or not valid. Raises TooManyRequests
+        instead if the address already had 30 such failures in the current minute. Also raises
+        TooManyRequests if the request is a write and exceeds the caller's limit.
         """
         sent = sent_token(req)
         caller = self.identity.authenticate(sent) if sent else MISSING

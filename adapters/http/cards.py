@@ -200,7 +200,7 @@ class PaymentReference(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, found: AccountForCaller) -> Self:
-        """Return the values that a payment needs, with the agreements that allow charges."""
+        """Return the values that a payment needs, including the agreements that allow charges."""
         account = found.account
         return cls(
             provider=account.provider,
@@ -238,7 +238,7 @@ class StoredCardDetails(StoredCard, frozen=True, kw_only=True):
     ] = UNSET
 
     def with_reference(self, reference: PaymentReference) -> Self:
-        """Return the card with the payment reference, for a caller that may see it."""
+        """Return a copy of these details that contains `reference`."""
         return msgspec.structs.replace(self, payment_reference=reference)
 
 
@@ -272,7 +272,7 @@ class GuestConsent(Struct, frozen=True, kw_only=True):
 
 
 class CardConsent(GuestConsent, frozen=True, kw_only=True):
-    """The current consent of a card on file, and the consents before each renewal."""
+    """The current consent to a card on file, and the consents given before the card was renewed."""
 
     success: TrueValue = True
     error: None = None
@@ -283,7 +283,7 @@ class CardConsent(GuestConsent, frozen=True, kw_only=True):
 
 
 class ExpiringCard(StoredCard, frozen=True, kw_only=True):
-    """A card on file of any guest."""
+    """A card in the list of a center's cards that expire before a date. Any guest may own it."""
 
     guest_id: Annotated[Uuid, uuid_example("The guest whose card it is.")]
 
@@ -306,7 +306,11 @@ prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard, GuestCons
 
 @dataclass(frozen=True, kw_only=True)
 class CardResource:
-    """List, read and remove cards on file, choose a default, and list those that expire."""
+    """Work with cards on file.
+
+    The operations list, read and remove a guest's cards, and make a card the default. Another
+    operation lists a center's cards that expire soon.
+    """
 
     list_accounts: ListAccounts
     read_account: ReadAccount
@@ -373,7 +377,10 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def read_given_consent(self, caller: Caller, guest_id: str, account_id: str) -> CardConsent:
-        """Read the consents to a card on file: the current one, and those from before renewals."""
+        """Read the current consent to a card on file, and the earlier consents.
+
+        An earlier consent is a consent that the guest gave before the card was renewed.
+        """
         given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
         current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
         return CardConsent(**msgspec.structs.asdict(current), earlier=earlier)
@@ -416,7 +423,7 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def choose_default(self, caller: Caller, guest_id: str, account_id: str) -> Done:
-        """Make a card the guest's default at its center. A body of the request is ignored."""
+        """Make a card the guest's default at the card's center. The request's body is ignored."""
         self.choose_default_card(caller, guest_id=guest_id, account_id=account_id)
         return Done()
 
@@ -450,7 +457,10 @@ class CardResource:
     def list_expiring(
         self, caller: Caller, center_id: str, expires_before: Sequence[str], page: PageRequest
     ) -> ExpiringCards:
-        """List the center's cards on file that expire before a given date, soonest first."""
+        """List the center's cards on file that expire before the date `expires_before`.
+
+        The cards that expire soonest come first.
+        """
         found = self.list_expiring_cards(
             caller, center_id=center_id, expires_before=expires_before, page=page
         )

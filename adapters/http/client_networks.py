@@ -1,4 +1,4 @@
-"""The networks of clients: one size for rate limits, another for the log."""
+"""The network that contains a client's address. Rate limits and the log use different sizes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 NOT_AN_ADDRESS: Final = "unknown"
-"""A proxy may forward text that is not an address. Such text is neither counted separately nor
-logged.
+"""The name used for every text that is not an address, because a proxy may forward any text.
+
+All such clients are counted together. The text itself is not logged.
 """
 
 
@@ -28,10 +29,11 @@ def logged_network(address: str) -> str:
 
 
 def _network_of(address: str, *, of_ipv4: int) -> str:
-    """Return the network of an address, with the prefix length `of_ipv4` for IPv4.
+    """Return the network that contains an address, or NOT_AN_ADDRESS for any other text.
 
-    A socket that listens on `::` reports 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291). Such an
-    address is treated as IPv4.
+    `of_ipv4` is the prefix length for IPv4. For IPv6 it is 64. A socket that listens on `::`
+    reports the IPv4 address 198.51.100.7 as `::ffff:198.51.100.7` (RFC 4291). Such an address is
+    treated as an IPv4 address.
     """
     try:
         client = ip_address(address)

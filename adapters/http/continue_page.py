@@ -1,6 +1,6 @@
-"""The page with a button that opens the hosted page.
+"""The page with a button that opens the PSP's hosted page.
 
-It is shown if the link is old, or if the guest must first agree to a text.
+The page is shown, for example, if the link is old, or if the guest must first agree to a text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ def show_continue_page(
     page_content: PageContent | None,
     hosted_page: HostedPage | None = None,
 ) -> None:
-    """Respond with the page. Its form is sent to the page's own address.
+    """Respond with the page. The button sends a form.
 
-    With a `hosted_page`, the form sends the fields of that page to the PSP instead.
+    Without `hosted_page`, the form goes to the address of this page. With `hosted_page`, the form
+    goes to the PSP and contains the fields that open the PSP's page.
     """
     show_page(req, resp, "continue.html", page_content, hosted_page=hosted_page)
     protect_page(resp, has_form=True)

@@ -21,7 +21,10 @@ class Cookies:
         return self.links.base_url.startswith("https:")
 
     def get(self, req: falcon.Request, name: str) -> str | None:
-        """Return the value of a cookie, or None. Anybody may have chosen the value."""
+        """Return the value of a cookie, or None if the browser did not send the cookie.
+
+        Do not trust the value: a client may send any text.
+        """
         return req.cookies.get(self._name(name))
 
     def set(
@@ -33,10 +36,10 @@ class Cookies:
         same_site: str = "Lax",
         seconds: int | None = None,
     ) -> None:
-        """Set a cookie that lasts for a number of seconds, or until the browser is closed.
+        """Set a cookie that lasts for `seconds`, or until the browser is closed if that is None.
 
-        A negative number removes the cookie. With `same_site` "Lax", the browser also sends the
-        cookie when it follows a link on the shop's site.
+        A negative number of seconds removes the cookie. `same_site` is the attribute SameSite. With
+        "Lax", the browser also sends the cookie when the guest follows a link on the shop's site.
         """
         resp.set_cookie(
             self._name(name),

@@ -17,8 +17,10 @@ class CountsInMemory(Storage):
 
     The package's own storage in memory starts a thread every 10 milliseconds to delete windows that
     have ended. Requests wait for that thread. With 64 connections, they spend a fifth of their time
-    waiting for it. This storage deletes such windows when the number of windows has doubled. It
-    therefore contains at most twice as many windows as are in use.
+    waiting for it.
+
+    This storage does not start threads. When the number of windows has doubled since the last
+    deletion, and is at least 1,000, it deletes the windows that have ended.
     """
 
     STORAGE_SCHEME: list[str] | None = None

@@ -42,7 +42,7 @@ _WHITE: Final = "#fff"
 """The background of a QR code, even on a dark page."""
 _PIXELS_A_MODULE: Final = 8
 _SECONDS_UNTIL_RELOAD: Final = 60
-"""How soon a browser reloads the page after a temporary problem."""
+"""After how many seconds a browser reloads a page about a temporary problem."""
 
 
 class DeskLinkBody(RequestBody, frozen=True, kw_only=True):

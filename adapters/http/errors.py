@@ -3,9 +3,9 @@
 Refusals about HTTP itself, such as an unknown path or a malformed body, are defined here too.
 
 The code of a refusal is both the HTTP status and the `code` in the body. The header `Error-Type`
-contains the type of the refusal, which is the same for all its messages. Under `/api/v1`, the error
-object is wrapped in an envelope. Under other paths, and if `page` or `size` is refused, it is not
-wrapped. Guests' browsers get an HTML page.
+contains the type of the refusal. A type may have several messages. Under `/api/v1`, the error
+object is wrapped in an envelope, except for a refusal of `page` or `size`. Under other paths, it is
+never wrapped. Guests' browsers get an HTML page.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class InvalidRequest(Refusal):
 
 
 class UnknownQueryParameter(Refusal):
-    """The operation that lists records does not accept this query parameter.
+    """The operation does not accept this query parameter.
 
-    If an unknown filter were ignored, the list would contain more than the client wanted.
+    It is not ignored, because it may be a misspelled filter. Without the filter, a list would
+    contain records that the client did not ask for.
     """
 
     code = 400
@@ -70,7 +71,7 @@ class InvalidRequestBody(Refusal):
 
 
 class InvalidWebhook(Refusal):
-    """The webhook cannot be trusted, or is not meant for this service."""
+    """The webhook cannot be verified, or is not meant for this service."""
 
     code = 400
     type = "invalid_webhook"
@@ -110,7 +111,7 @@ class UnsupportedMediaType(Refusal):
 
 
 class InternalError(Refusal):
-    """A fault of the service; the log has the details."""
+    """A fault of the service. The log contains the details."""
 
     code = 500
     type = "internal_error"
@@ -130,7 +131,7 @@ _PROBLEMS: Final[Mapping[type[Refusal], Problem]] = {
     InternalError: Problem(status=500, key="problem.fault"),
     TooManyRequests: Problem(status=429, key="problem.too_many"),
 }
-"""The texts for guests who open an unknown address, and for problems of the service itself."""
+"""The problems that are shown to guests for these refusals. Other refusals share one text."""
 
 
 def add_error_handlers(app: falcon.App[falcon.Request, falcon.Response]) -> None:
@@ -213,7 +214,11 @@ def _log_outage(
 
 
 def log_card_limit(reached: CardLimitReached, *, caller: str | None) -> None:
-    """Log that a limit against card testing refused add-card or a link."""
+    """Log that a limit against card testing was reached, so that a request was refused.
+
+    The request was either add-card, or a guest's request to open a link. `caller` is None for a
+    link.
+    """
     log.warning("card_limit_reached", limit=reached.counted, of=reached.of, caller=caller)
 
 

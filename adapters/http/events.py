@@ -23,7 +23,7 @@ _PAYLOAD: Final = {"$ref": "#/components/schemas/EventPayload"}
 
 
 class ListedEvents(Struct, frozen=True, kw_only=True):
-    """Events in the order in which every reader sees them."""
+    """A part of the list of events. The list is in the same order for every reader."""
 
     events: Annotated[
         list[Raw],
@@ -50,7 +50,7 @@ class OneEvent(Done, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class EventResource:
-    """List and read events. `encode` returns the same bytes that endpoints receive."""
+    """List and read events. `encode` returns an event as the bytes that endpoints receive."""
 
     list_events: ListEvents
     read_event: ReadEvent
@@ -100,7 +100,7 @@ class EventResource:
         center_id: Sequence[str],
         size: Sequence[str],
     ) -> ListedEvents:
-        """List events after the position `after`, in the order of the list."""
+        """List the events that follow the position `after`. Their order never changes."""
         page = PageRequest.parse(pages=(), sizes=size)
         read = self.list_events(
             caller, afters=after, types=type, center_ids=center_id, size=page.size

@@ -111,7 +111,7 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
 
 
 class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "from"}):
-    """The guest to remove, and the last four digits of both guests' cards."""
+    """The guest to merge into this guest, and the last four digits of both guests' cards."""
 
     required: ClassVar[tuple[str, ...]] = ("from", "last_fours")
 
@@ -307,9 +307,10 @@ class GuestResource:
 
 
 def _strong_tags(tags: Sequence[falcon.ETag | Literal["*"]] | None) -> Sequence[str] | None:
-    """Return the strong tags of If-Match (RFC 9110, 13.1.1), or None without the header.
+    """Return the strong tags of the header If-Match (RFC 9110, 13.1.1).
 
-    Weak tags never match.
+    Return None if the request does not have the header. Weak tags are left out, because they never
+    match.
     """
     if tags is None:
         return None

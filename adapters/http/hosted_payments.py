@@ -1,8 +1,9 @@
 """The requests of a guest's browser: `/hosted-payments`, `return`, `cancel`, and the short `/h/…`.
 
-Each of them redirects the browser with 303, either to the PSP's page or back to the stored
-redirect_uri. If neither is possible, the guest sees a page with the reason. For an old link, and if
-the PSP's page cannot ask for consent, the guest first sees a page with a button.
+Each request redirects the browser with 303, either to the PSP's page or back to the stored
+redirect_uri. If neither is possible, the guest sees a page with the reason. In some cases, the
+guest first sees a page with a button, for example if the link is old, or if the PSP's page cannot
+ask for consent.
 """
 
 from __future__ import annotations
@@ -169,8 +170,9 @@ _UNDER_WAY: Final = Problem(
     retry_after_seconds=int(ASK_AGAIN_AFTER.total_seconds()),
     reloads=True,
 )
-"""The problem for a request that arrives during another request for the same page, for example
-after a double click.
+"""The problem that a guest sees while another request for the same page is still running.
+
+This happens after a double click, for example.
 """
 
 _ErrorHandler: TypeAlias = Callable[[falcon.Request, falcon.Response, Exception, object], None]
@@ -201,7 +203,7 @@ class HostedPayments:
     def open(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create the PSP's page and redirect to it, or show the page with the button.
 
-        Programs that make previews send this request too, so it never counts as consent.
+        This request is never taken as consent, because programs that make previews send it too.
         """
         self._open(req, resp, browser=self._browser_of(req))
 
@@ -224,10 +226,10 @@ class HostedPayments:
         },
     )
     def open_by_click(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Create the PSP's page and redirect to it, because the guest clicked on the button.
+        """Create the PSP's page and redirect to it, after the guest clicked on the button.
 
-        Raises ClickedElsewhere if a page of another origin sent the form. Some programs do not
-        state the origin. Their forms are accepted.
+        Raises ClickedElsewhere if a page of another origin sent the form. A form is accepted if its
+        origin is unknown, because some programs do not state the origin.
         """
         if not is_sent_from(self.links.base_url, req):
             raise ClickedElsewhere
@@ -291,7 +293,7 @@ class HostedPayments:
     def _browser_of(self, req: falcon.Request) -> str | None:
         """Return the secret in the browser's cookie, or None if the browser has no such cookie.
 
-        A cookie in another form was not set by this service, and is ignored.
+        A malformed cookie is ignored, because this service did not set it.
         """
         secret = self._cookies.get(req, _BROWSER_COOKIE) or ""
         return secret if _SECRET.fullmatch(secret) else None
@@ -336,10 +338,10 @@ class HostedPayments:
         pages={**_REDIRECTS_TO_SHOP, 413: "The form is longer than 16 KiB."},
     )
     def come_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Handle a return by form as `come_back` does, with the fields of the form as parameters.
+        """Do the same as `come_back` for a PSP that sends the browser back with a form.
 
-        The origin of the form is not checked, because any site could send the same values in a
-        query.
+        The fields of the form are used like parameters of the query. The origin of the form is not
+        checked, because any site could also send the same values in a query.
         """
         self._come_back(req, resp, form=form_in(req))
 
@@ -363,7 +365,7 @@ class HostedPayments:
         description="The form is ignored.",
     )
     def go_back_by_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Handle a cancellation by form, as `go_back` does."""
+        """Do the same as `go_back` for a PSP that sends the browser back with a form."""
         self._go_back(req, resp)
 
     @_CANCEL
@@ -436,9 +438,9 @@ def _link_in(req: falcon.Request) -> dict[str, str]:
 
 
 def _name_in(user_agent: str | None) -> str:
-    """Return the printable characters of a browser's User-Agent, up to the maximum length.
+    """Return at most MAX_USER_AGENT_LENGTH characters of a browser's User-Agent.
 
-    A client may send any characters as its User-Agent.
+    Characters that are not printable are left out, because a client may send any characters.
     """
     printable = filter(str.isprintable, user_agent or "")
     return "".join(printable)[:MAX_USER_AGENT_LENGTH]
@@ -455,7 +457,7 @@ def form_in(req: falcon.Request) -> Mapping[str, str]:
 
 
 def redirect(resp: falcon.Response, address: str) -> None:
-    """Redirect to `address` with 303, without encoding the address once more."""
+    """Redirect to `address` with 303. The address must already be encoded."""
     # Falcon's own redirect would encode the address once more.
     resp.status = falcon.HTTP_303
     resp.set_header("Location", address)

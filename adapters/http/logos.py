@@ -22,8 +22,8 @@ class Logos:
     def on_get(self, _: falcon.Request, resp: falcon.Response, center_id: str, name: str) -> None:  # noqa: ARG002 - it is there for browsers
         """Respond with the logo of a center. Raises HTTPNotFound.
 
-        The name differs for each picture, so browsers may cache the picture. A page that was
-        created with an earlier logo gets the current logo.
+        Every logo has a different `name`, so browsers may cache the response. The name is otherwise
+        ignored. A page that still uses the address of an earlier logo gets the current logo.
         """
         known_id = plain_uuid(center_id)
         with self.storage.read() as unit:

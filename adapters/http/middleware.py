@@ -32,7 +32,7 @@ SECURITY_HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-"""The security headers of a response that does not set its own, such as JSON."""
+"""The default security headers. A response, such as an HTML page, may set other values."""
 
 log = structlog.get_logger()
 
@@ -41,9 +41,9 @@ log = structlog.get_logger()
 class RequestIds:
     """Gives each request an id: the id that the client sent if it is well-formed, or a new id.
 
-    The id is in the response, and in every line that the thread logs for the request. The lines
-    also contain the id of the request's trace, if there is one. This must be the first middleware,
-    so that it wraps the others.
+    The response and every log line about the request contain the id. The lines also contain the id
+    of the request's trace, if there is one. This must be the first middleware, so that the lines of
+    the other middleware contain the id too.
     """
 
     ids: Ids
@@ -134,7 +134,11 @@ class AccessLog:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Log the request with its route, because its path contains ids of guests and tokens."""
+        """Log the request.
+
+        The line contains the route instead of the path, because a path contains ids of guests and
+        tokens.
+        """
         elapsed_seconds = time.perf_counter() - req.context.started_at
         # A client may send text of any length as the method.
         method = req.method if req.method in falcon.HTTP_METHODS else "other"

@@ -37,7 +37,7 @@ from domain.permissions import ANY_CALLER
 
 
 class OpenApiDocument(Struct, frozen=True):
-    """An OpenAPI 3.1 document. It has more fields than are listed here."""
+    """An OpenAPI 3.1 document. Only two of its fields are listed here."""
 
     openapi: str
     paths: dict[str, Any]  # JSON
@@ -99,7 +99,7 @@ _WRITE_HEADERS: Final[Json] = {
         "schema": {"type": "string", "examples": ['"writes";r=59;t=60']},
     },
 }
-"""The headers of each response to a write of a known caller."""
+"""The headers of a response to a request that writes, once the caller is authenticated."""
 _EVENT_HEADERS: Final = {
     "webhook-id": "The id of the event. It is the same at every attempt.",
     "webhook-timestamp": "The time of this attempt, in Unix seconds.",
@@ -115,7 +115,7 @@ class OpenApi:
     """Serves the document at `/openapi.json`."""
 
     def __init__(self, links: HostedLinks, events: Mapping[EventType, Struct]) -> None:
-        """Build the document. `events` are example bodies, one for each type of event."""
+        """Set what the document needs. `events` contains an example body of each type of event."""
         self._links = links
         self._events = events
 
@@ -196,10 +196,10 @@ def document(base_url: str, events: Mapping[EventType, Struct]) -> Json:
 
 
 def _schema(name: str, schema: Json) -> Json:
-    """Return the schema of a type without defaults, and with the fields that are required.
+    """Return the schema of the type `name`, with the list of required fields and without defaults.
 
-    The type of a request's body lists the required fields. A response always contains all fields
-    but `payment_reference`.
+    For the body of a request, the type itself lists the required fields. For a response, all fields
+    are required except `payment_reference`, because only this field may be missing.
     """
     body = _BODIES.get(name)
     if "properties" not in schema:
@@ -216,9 +216,10 @@ def _schema(name: str, schema: Json) -> Json:
 
 
 def _without_constants(properties: dict[str, Json]) -> None:
-    """Describe `success` and `error` in a form that client generators understand.
+    """Describe the properties `success` and `error` as properties that may have several values.
 
-    For a property with only one possible value, client generators produce unusable types.
+    In fact, each of them always has the same value. But client generators produce unusable types
+    for a property that can have only one value.
     """
     if success := properties.get("success"):
         is_success = success.pop("enum") == [True]

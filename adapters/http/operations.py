@@ -22,8 +22,9 @@ from domain.permissions import Needs
 Json: TypeAlias = dict[str, object]
 
 Handler: TypeAlias = Callable[..., Struct | None]
-"""A method that responds. It returns the body of status 200, or None if it wrote the response
-itself.
+"""A method that responds to a request.
+
+It returns the body of a response with status 200, or None if it has written the response itself.
 """
 
 
@@ -60,7 +61,7 @@ def parameter(
     known: Mapping[str, Example] | None = None,
     **schema: object,
 ) -> Json:
-    """Return the OpenAPI description of a parameter. Its type is a UUID unless `schema` says so.
+    """Return the OpenAPI description of a parameter. Without `schema`, its type is a UUID.
 
     `place` is `path`, `query`, `header` or `cookie`. `known` contains example values.
     """
@@ -113,9 +114,10 @@ def _nothing_responds() -> None:
 class Operation:
     """One HTTP method of one path, with its input, its response and its refusals.
 
-    It decorates the resource's method that responds. The signature of the method provides the names
-    of the arguments (see `Dispatcher`), the type of `body`, and the type of the result, which is
-    the body of the response with status 200. A method with an argument `page` lists records.
+    Use an operation as a decorator of the resource's method that responds. The signature of this
+    method determines which arguments it receives (see `Dispatcher`). The annotation of the argument
+    `body` is the type of the request's body. The annotation of the result is the type of the body
+    of a response with status 200. A method with an argument `page` lists records.
     """
 
     method: str
@@ -127,39 +129,43 @@ class Operation:
     description: str = ""
     parameters: Sequence[Json] = ()
     ignores_unknown: bool = False
-    """Whether a list ignores unknown query parameters, as clients of the interface expect."""
+    """Whether unknown query parameters are ignored. Clients expect this of some lists."""
     body: type[RequestBody] | None = None
     body_examples: Callable[[str], Mapping[str, Example]] = lambda _: {}
-    """Returns examples of the body, for a service at this base URL."""
+    """A function that returns examples of the body. Its argument is the service's base URL."""
     has_body_of_provider: bool = False
-    """Whether the provider chooses the format of the body."""
+    """Whether the PSP chooses the format of the request's body."""
     response: type[Struct] | None = None
-    """The body of status 200."""
+    """The type of the body of a response with status 200. None if there is no JSON body."""
     media_type: str | None = None
-    """The media type of the body of status 200 if the body is not JSON."""
+    """The media type of a response with status 200 whose body is not JSON."""
     headers: Mapping[str, Json] = field(default_factory=dict)
-    """The headers that status 200 may have."""
+    """The headers that a response with status 200 may have."""
     also_head: bool = False
-    """Whether HEAD has the same responses, without a body. The document does not mention it."""
+    """Whether HEAD works like `method`, but without a body. The document does not mention HEAD."""
     refusals: Sequence[Refusal] = ()
-    """The refusals of the use case. The refusals of the body and of the query are added to them.
+    """The refusals of the use case.
 
-    The document adds refusals that every operation with a `response` or a `media_type` has.
+    When the operation decorates a method, the refusals of the body and of the query are added. The
+    document also adds the refusals that every operation with `response` or `media_type` has.
     """
     calls: type[UseCase] | None = None
-    """The use case, which states the required permission; None if there is no caller."""
+    """The use case, which states the required permission. None if no caller is authenticated."""
     logged: Collection[str] = ()
     """The ids in the path that the access log contains if a request is refused."""
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Operations that take parameters from the response (OpenAPI Link Objects)."""
+    """Operations whose parameters can be taken from this response (OpenAPI Link Objects)."""
     pages: Mapping[int, str] = field(default_factory=dict)
-    """The meaning of each status that is a redirect or an HTML page, for a guest's browser."""
+    """The statuses of redirects and HTML pages for a guest's browser, each with its meaning."""
     handler: Handler = _nothing_responds
     takes: frozenset[str] = frozenset()
     """The names of the method's arguments."""
 
     def __call__(self, handler: Handler) -> Operation:
-        """Return this operation with `handler`, the method that responds."""
+        """Return a copy of this operation to which the method `handler` responds.
+
+        The copy is completed with what the signature of `handler` states.
+        """
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes
         operation = replace(

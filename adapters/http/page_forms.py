@@ -1,4 +1,7 @@
-"""Check the forms of pages that are opened with a secret: the front desk's and the guest's own page."""
+"""Check forms of pages that are opened with a secret.
+
+These pages are the front desk's page and the guest's own page.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,20 @@ from adapters.http.hosted_payments import ClickedElsewhere, form_in
 
 
 def form_token(secret: str) -> str:
-    """Return a text that proves that a form was on a page with this secret.
+    """Return the token for the forms of the page that is opened with `secret`.
 
-    The text does not reveal the secret.
+    A form that contains the token must come from somebody who knows the secret. The token does not
+    reveal the secret.
     """
     return sha256(f"form {secret}".encode(errors="surrogatepass")).hexdigest()
 
 
 def require_form_of_page(req: falcon.Request, origin: str, secret: str) -> None:
-    """Raise ClickedElsewhere unless the form was on the page with this secret at this origin."""
+    """Check that the form in a request comes from the page that is opened with `secret`.
+
+    Raises ClickedElsewhere if the form lacks the token of that page, or if the request's headers
+    state another origin than `origin`.
+    """
     form = form_in(req)
     if not is_sent_from(origin, req) or form.get("token") != form_token(secret):
         raise ClickedElsewhere

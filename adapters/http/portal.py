@@ -45,9 +45,9 @@ _DONE_SECONDS: Final = 60
 _REPLACE: Final = "replace"
 _RECEIPT: Final = "receipt"
 _ASKED: Final = (CardChange.REMOVE, CardChange.WITHDRAW)
-"""The changes that are explained on a separate page before the guest confirms them."""
+"""The changes that the guest must confirm on a separate page, which explains them."""
 _DONE: Final = ("removed", "withdrawn", "default")
-"""The results of changes. The next page shows the result once."""
+"""The results of changes. The page that is shown after a change states its result once."""
 _RELOAD_SECONDS: Final = 5
 
 _KEY: Final = parameter(
@@ -215,7 +215,7 @@ class PortalResource:
     def open(
         self, req: falcon.Request, caller: Caller, guest_id: str, body: PortalSessionBody
     ) -> PortalSessionMade:
-        """Make a link. It stops working if the token of this request is revoked."""
+        """Make a link. It stops working if the access token in this request is revoked."""
         opened = self.open_portal(
             caller,
             access_token=sent_token(req) or "",
@@ -250,7 +250,7 @@ class PortalResource:
     def enter(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
         """Begin a visit, set its cookie, and redirect to the cards.
 
-        May be repeated until the link expires. Each time, another visit begins.
+        The button works until the link expires. Each click on it begins another visit.
         """
         self.read_portal_link(key, ())
         self.limits.count_page_load("portal", key, req.remote_addr)
@@ -294,9 +294,10 @@ class PortalResource:
     def show_card(
         self, req: falcon.Request, resp: falcon.Response, account_id: str, act: str
     ) -> None:
-        """Show a page that explains a change, or the receipt of a card.
+        """Show the receipt of a card, or a page that explains the change `act` before it is made.
 
-        If the guest has no such card, redirect to the page with all cards.
+        If the guest does not have the card, redirect to the page with all cards. Raises NotFound
+        if there is no page for `act`.
         """
         if act not in (*_ASKED, _RECEIPT):
             raise NotFound
@@ -334,9 +335,9 @@ class PortalResource:
         },
     )
     def change(self, req: falcon.Request, resp: falcon.Response, account_id: str, act: str) -> None:
-        """Change a card, and redirect to the page with all cards.
+        """Make the change `act` to a card, and redirect to the page with all cards.
 
-        To replace a card, redirect to the link of a new session instead.
+        If the guest wants to replace the card, redirect to the link of a new session instead.
         """
         if act not in (*CardChange, _REPLACE):
             raise NotFound
@@ -393,10 +394,10 @@ class PortalResource:
 
 
 def _mark(outcome: str, cookie: str) -> str:
-    """Return the value of the cookie that states what a guest has done.
+    """Return the value of the cookie with the result of a change.
 
-    The value is a hash that includes the visit's own cookie, so that it is valid for this visit
-    only.
+    `outcome` is the result, and `cookie` is the cookie of the visit. The value is a hash of both,
+    so that it is only valid during the same visit.
     """
     return sha256(f"{outcome} {cookie}".encode(errors="surrogatepass")).hexdigest()
 

@@ -92,10 +92,10 @@ def show_page(
 ) -> None:
     """Respond with a page from the template `name`.
 
-    The page has the style of the center in `page_content` or `shows`. The language of the page is
-    `language`, or by default the language of `page_content`. Without both, it is a language that
-    the browser accepts. The template gets `values`, `page_content` and the masked guest; `values`
-    take precedence.
+    The page has the style of the center in `page_content`, or in `shows` if `page_content` is None.
+    The page is in `language`. If that is None, the page is in the language of `page_content`, or in
+    a language that the browser accepts. The template gets `page_content`, the masked guest and
+    `values`. If a name occurs twice, the value in `values` is used.
     """
     if page_content is None or page_content.negotiated:
         resp.append_header("Vary", "Accept-Language")
@@ -126,9 +126,9 @@ def _center_of(shown: ShowsCenter | None) -> Mapping[str, object]:
 def protect_page(
     resp: falcon.Response, *, has_form: bool = False, has_script: bool = False
 ) -> None:
-    """Set headers that forbid resources of other hosts, framing, and sending a referrer.
+    """Set headers that forbid loading resources of other hosts, framing, and sending a referrer.
 
-    On a page with a form, the origin is allowed as the referrer. Without a referrer, browsers would
+    A page with a form may send a referrer within its own origin. Without a referrer, browsers would
     send the form with the origin "null".
     """
     script = "script-src 'self'; connect-src 'self'; " if has_script else ""

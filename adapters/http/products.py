@@ -108,7 +108,7 @@ prepare(ProductBody)
 
 @dataclass(frozen=True, kw_only=True)
 class ProductResource:
-    """List the products of a center, create and update them."""
+    """List, create and update the products of a center."""
 
     list_products: ListProducts
     put_product: PutProduct

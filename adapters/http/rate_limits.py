@@ -22,13 +22,13 @@ FAILED_AUTHENTICATIONS: Final = RateLimitItemPerMinute(30)
 PAGE_LOADS: Final = RateLimitItemPerMinute(60)
 
 REDIS_SECONDS: Final = 0.5
-"""Time-out of a connection to Redis, and of each command."""
+"""The time limit for connecting to Redis, and for each command."""
 REDIS_BACKOFF_SECONDS: Final = 5.0
-"""How long Redis is not called after an error."""
+"""After an error, how long to wait before Redis is called the next time."""
 
 RATE_LIMIT: Final = "RateLimit"
 RATE_LIMIT_POLICY: Final = "RateLimit-Policy"
-"""The headers that tell callers their limit of writes (draft-ietf-httpapi-ratelimit-headers-10)."""
+"""The headers with the caller's limit of writes (draft-ietf-httpapi-ratelimit-headers-10)."""
 
 Returned = TypeVar("Returned")
 
@@ -36,9 +36,10 @@ log = structlog.get_logger()
 
 
 class Counted(NamedTuple):
-    """The state of a limit after a request.
+    """The state of a limit after a request was counted.
 
-    `left` is how many requests the window still allows, and `seconds` is the time until it ends.
+    `is_over` is whether this request exceeded the limit. `left` is how many more requests are
+    allowed in the current window. `seconds` is the time until the window ends.
     """
 
     is_over: bool
@@ -46,7 +47,7 @@ class Counted(NamedTuple):
     seconds: int
 
     def require(self) -> None:
-        """Raise TooManyRequests if the request is over the limit."""
+        """Raise TooManyRequests if the request exceeded the limit."""
         if self.is_over:
             raise TooManyRequests(retry_after_seconds=self.seconds)
 
@@ -54,7 +55,8 @@ class Counted(NamedTuple):
 class RateLimits:
     """The limits on failed authentications, on loads of pages with a secret, and on writes.
 
-    Failed authentications are counted per address, loads per page, and writes per caller.
+    Failed authentications are counted per address, loads per page and address, and writes per
+    caller.
 
     With a shared storage, all processes share the counts. Without a shared storage, or while it is
     unavailable, each process applies the limits to its own counts, and requests do not wait for the
@@ -76,14 +78,15 @@ class RateLimits:
     def count_failed_authentication(self, address: str) -> None:
         """Count a failed authentication from an address.
 
-        Raises TooManyRequests after more than 30 in a minute.
+        Raises TooManyRequests if it is not among the first 30 in the current minute.
         """
         self._count(FAILED_AUTHENTICATIONS, "authentication", counted_network(address)).require()
 
     def count_write(self, caller: Caller, resp: falcon.Response) -> None:
         """Count a write by a caller. Headers of the response state how many writes are left.
 
-        Without a limit, these headers are not set. Raises TooManyRequests if the limit is exceeded.
+        If writes are not limited, nothing is counted and the headers are not set. Raises
+        TooManyRequests if this write exceeds the limit.
         """
         if self._write is None:
             return
@@ -94,15 +97,19 @@ class RateLimits:
         counted.require()
 
     def count_page_load(self, page: str, secret: str, address: str) -> None:
-        """Count a request from an address for the page with a secret. `page` is a name like `desk`.
+        """Count a request from `address` for the page that is opened with `secret`.
 
-        Only the hash of the secret is stored, because the storage may be shared. Raises
-        TooManyRequests after more than 60 requests in a minute.
+        `page` is the kind of page, such as `desk`. Only the hash of the secret is stored, because
+        the storage may be shared. Raises TooManyRequests if the request is not among the first 60
+        in the current minute.
         """
         self._count(PAGE_LOADS, page, hash_of(secret), counted_network(address)).require()
 
     def check_storage(self) -> bool:
-        """Return whether the shared storage is available, and log if it is not. Counts nothing."""
+        """Return whether the shared storage is available. Logs when it becomes unavailable.
+
+        Does not count a request.
+        """
         found = self._in_shared_storage(
             lambda counts: counts.get(FAILED_AUTHENTICATIONS.key_for("authentication"))
         )
@@ -113,7 +120,10 @@ class RateLimits:
         return _count_in(self._own, limit, *who) if shared is None else shared
 
     def _in_shared_storage(self, call: Callable[[Storage], Returned]) -> Returned | None:
-        """Return the result of `call`, or None if the shared storage is missing or unavailable."""
+        """Call `call` with the shared storage, and return the result.
+
+        Return None if there is no shared storage, or if it is unavailable.
+        """
         if self._shared is None or time.monotonic() < self._next_call_at:
             return None
         try:

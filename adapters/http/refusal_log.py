@@ -1,4 +1,7 @@
-"""Log refusals that anybody on the internet can cause, a limited number in each minute."""
+"""Log refusals that anybody on the internet can cause.
+
+The number of lines in each minute is limited, so that nobody can fill the log.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ log = structlog.get_logger()
 
 
 class RefusalLog:
-    """Logs refusals as warnings. The number of lines of each kind in a minute is limited."""
+    """Logs refusals as warnings. In each minute, it logs a limited number of lines of each kind."""
 
     def __init__(self, lines_a_minute: int, now: Callable[[], float] = time.monotonic) -> None:
         """Set the limit of lines of each kind in a minute. `now` returns the time in seconds."""
@@ -26,9 +29,9 @@ class RefusalLog:
     ) -> None:
         """Log an event with the fields in `said`, unless the limit is reached.
 
-        Lines with the same `event` and `kind` are counted together, so that many lines of one kind
-        do not hide lines of another kind. Use only a few kinds. With `once`, equal lines are logged
-        once in a minute.
+        The limit applies to the lines with the same `event` and `kind`. Many lines of one kind
+        therefore do not prevent lines of another kind. Do not use many kinds, because each kind has
+        a limit of its own. With `once`, a line is not repeated in the same minute.
         """
         minute, line = self._now() // 60, (event, kind, *said.values())
         with self._lock:

@@ -27,7 +27,7 @@ MAX_BODY_BYTES: Final = 16 * 1024
 MAX_QUERY_PARAMETERS: Final = 100
 
 BODY_REFUSALS: Final = (UnsupportedMediaType(), RequestBodyTooLarge(), InvalidRequestBody())
-"""The refusals of `read_body`, in its order."""
+"""The refusals of `read_body`, in the order in which it checks for them."""
 
 Body = TypeVar("Body", bound="RequestBody")
 
@@ -58,9 +58,10 @@ class RequestBody(Struct, frozen=True, kw_only=True):
 
 
 def read_body(req: falcon.Request, body_type: type[Body]) -> Body:
-    """Read a JSON body.
+    """Read a JSON body of the type `body_type`.
 
-    Raises UnsupportedMediaType, RequestBodyTooLarge or InvalidRequestBody, in this order.
+    Checks, in this order, whether to raise UnsupportedMediaType, RequestBodyTooLarge or
+    InvalidRequestBody.
     """
     try:
         return msgspec.convert(read_json_object(req), body_type)
@@ -136,8 +137,8 @@ _JSON = json.JSONDecoder(
 class Query:
     """The query parameters of a request, each with all its values.
 
-    `known` contains the names that are allowed, or is None if all are. Raises HTTPBadRequest or
-    UnknownQueryParameter.
+    `known` contains the names of the allowed parameters. If it is None, all names are allowed. The
+    constructor raises HTTPBadRequest if the query is malformed, or UnknownQueryParameter.
     """
 
     def __init__(self, req: falcon.Request, known: Collection[str] | None = None) -> None:
@@ -156,7 +157,7 @@ class Query:
         return self._values.get(name, ())
 
     def only(self, name: str) -> str:
-        """Return the value of a parameter, or "" if it is missing or repeated."""
+        """Return the value of a parameter, or "" if the parameter is missing or repeated."""
         values = self.all(name)
         return values[0] if len(values) == 1 else ""
 

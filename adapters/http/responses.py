@@ -39,7 +39,10 @@ def time_example(description: str) -> Meta:
 
 
 def nullable_time(description: str) -> Meta:
-    """Return the same as `time_example`, for a time that may be null. The schema has no format."""
+    """Return an example and the description of a field that is a time or null.
+
+    Unlike that of `time_example`, the schema does not have a format.
+    """
     return example("2026-11-20T12:00:00Z", description)
 
 
@@ -60,12 +63,12 @@ class LimitedAmount(Struct, frozen=True):
 
     @classmethod
     def of(cls, money: Money | None) -> LimitedAmount | None:
-        """Return the amount for a response, or None for None."""
+        """Return the amount for a response. Return None if `money` is None."""
         return None if money is None else cls(f"{money.amount}", money.currency)
 
 
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason why a request was refused. Strict clients do not accept further fields."""
+    """The reason why a request was refused. No other fields are added, for strict clients."""
 
     code: Annotated[int, example(400, "The HTTP status.")]
     message: Annotated[str, example("Invalid center id")]
@@ -100,7 +103,8 @@ class PageInfo(Struct, frozen=True):
     def links(self, asked: Mapping[str, Sequence[str]]) -> str:
         """Return the header `Link` (RFC 8288) to the neighboring, first and last pages.
 
-        The links are relative, and contain the other parameters of the query (`asked`) unchanged.
+        `asked` contains the parameters of the request's query. The links are relative, and contain
+        these parameters unchanged, except `page` and `size`.
         """
         last = max(1, -(-self.total // self.size))
         pages = {"first": 1, "prev": min(self.page - 1, last), "next": self.page + 1, "last": last}

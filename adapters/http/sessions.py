@@ -299,7 +299,7 @@ class CardSessionState(Done, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, session: CardSession, links: HostedLinks | None = None) -> CardSessionState:
-        """Return the state of a session. It contains the link only if `links` is not None."""
+        """Return the state of a session. Without `links`, the state does not contain the link."""
         state = msgspec.convert(session, cls, from_attributes=True)
         if links is None:
             return state
@@ -516,7 +516,10 @@ class SessionResource:
         refusals=(errors.SessionNotFound(),),
     )
     def read(self, caller: Caller, guest_id: str, token_id: str) -> CardSessionState:
-        """Read the state of a session, with the account or the failure if the session has ended."""
+        """Read the state of a session.
+
+        If the session has ended, the state contains the account or the failure.
+        """
         session, shows_link = self.read_session(caller, guest_id=guest_id, token_id=token_id)
         return CardSessionState.of(session, self.links if shows_link else None)
 

@@ -18,16 +18,20 @@ _FORWARDED: Final = (
 
 
 class TrustedProxy:
-    """Replaces a trusted proxy's address with the last address in its X-Forwarded-For header.
+    """Sets the client's address for requests that arrive through a trusted proxy.
 
-    The proxy itself has added the last address, but earlier addresses may be forged. All forwarding
-    headers are removed, so that the application cannot depend on them.
+    The address of the proxy is replaced with the last address in the header X-Forwarded-For. The
+    proxy itself has added this last address. Earlier addresses in the header may be forged. All
+    forwarding headers are removed, so that the application cannot depend on them.
     """
 
     def __init__(
         self, app: WSGIApplication, networks: Collection[IPv4Network | IPv6Network]
     ) -> None:
-        """Wrap `app`. `networks` are the networks of trusted proxies, or empty without a proxy."""
+        """Wrap `app`. `networks` are the networks of the trusted proxies.
+
+        If there is no proxy, `networks` is empty.
+        """
         self._app = app
         self._networks = networks
 

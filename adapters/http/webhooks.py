@@ -58,9 +58,9 @@ class Webhooks:
 
     @_WEBHOOK
     def receive(self, req: falcon.Request, provider: str) -> Health:
-        """Verify the raw bytes of a webhook, and store it.
+        """Verify the raw bytes of a webhook, and store the webhook.
 
-        Status 200 means that it was accepted.
+        Status 200 means that the webhook was accepted.
         """
         return self._receive(req, provider, None)
 
@@ -82,7 +82,10 @@ class Webhooks:
         ),
     )
     def receive_of_account(self, req: falcon.Request, provider: str, account: str) -> Health:
-        """Verify and store a webhook for one merchant account, as `receive` does."""
+        """Do the same as `receive`, but only for one merchant account.
+
+        The webhook is verified with the secrets of this account.
+        """
         return self._receive(req, provider, account)
 
     def _receive(self, req: falcon.Request, provider: str, account: str | None) -> Health:

@@ -61,7 +61,7 @@ def card() -> None:
     "--expires-from",
     type=_month,
     metavar="YYYY-MM",
-    help="List only cards that expire in this month or later.",
+    help="List only cards that expire in the given month or later.",
 )
 @click.option(
     "--expires-before",

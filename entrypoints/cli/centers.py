@@ -163,8 +163,9 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--no-show-indicator/--only-unscheduled",
     default=None,
-    help="Whether charges for bookings may state no_show as their reason, or only unscheduled. Ask "
-    "your acquirer before you allow no_show.  [initially: --only-unscheduled]",
+    help="Whether a charge for a booking may state no_show as its reason. With --only-unscheduled, "
+    "every charge states unscheduled. Ask your acquirer before you allow no_show.  [initially: "
+    "--only-unscheduled]",
 )
 @click.option(
     "--portal-minutes",

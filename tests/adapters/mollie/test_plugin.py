@@ -45,7 +45,9 @@ def read(**changes: str) -> object:
         (API_BASE, "http://mollie.example"),
     ],
 )
-def test_the_refusal_of_an_invalid_mollie_setting_names_the_setting(name: str, value: str) -> None:
+def test_the_error_for_an_invalid_mollie_setting_contains_the_name_of_the_setting(
+    name: str, value: str
+) -> None:
     with pytest.raises(PspSettingsError, match=name) as refused:
         read(**{name: value})
 

@@ -193,7 +193,7 @@ class TestMergedGuests:
                 assert unit.accounts.get(each.account_id) == replace(each, guest_id=OTHER_GUEST_ID)
             assert unit.accounts.get(other.account_id) == other
 
-    def test_moving_a_session_to_another_guest_keeps_the_request_that_the_psp_knows(
+    def test_a_session_moved_to_another_guest_keeps_the_request_sent_to_the_psp(
         self, storage: Storage
     ) -> None:
         session = a_session(attempt=an_attempt())

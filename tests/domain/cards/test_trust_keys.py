@@ -55,7 +55,9 @@ def test_trusting_psp_keys_requires_a_stored_identity(installation: Installation
         )
 
 
-def test_a_copy_of_the_installation_does_not_trust_its_psp_keys(installation: Installation) -> None:
+def test_psp_keys_cannot_be_trusted_in_a_copy_of_the_installation(
+    installation: Installation,
+) -> None:
     with committed(installation.storage) as unit:
         unit.installations.detach_from_original(installation.clock.now())
 

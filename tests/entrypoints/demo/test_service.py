@@ -99,7 +99,7 @@ def test_the_browser_does_not_return_to_the_shop_in_a_session_with_the_fault_clo
 
 
 @pytest.mark.usefixtures("killed")
-def test_the_demo_psp_sends_no_webhook_about_a_session_with_the_fault_lose(
+def test_the_demo_psp_drops_the_webhook_of_a_session_with_the_lose_fault(
     psp: FaultyPsp, clock: SettableClock
 ) -> None:
     psp.faults = {shown(1): [Fault.LOSE]}
