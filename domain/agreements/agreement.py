@@ -198,7 +198,7 @@ class Agreements(Protocol):
         ...
 
     def session_of(self, guest_id: GuestId, center_id: CenterId, reference: str) -> TokenId | None:
-        """Return the session recorded for a booking's reference, or None if there is no such session.
+        """Return the session recorded for a booking's reference, or None if no session is recorded.
 
         In a write unit, this call locks the reference until the unit ends.
         """

@@ -85,7 +85,7 @@ class ReservationText:
         return cls(language=language, version=version, **_parts_of(content))
 
     def shown(self, values: Mapping[str, str | None]) -> ShownText:
-        """Return the text with its placeholders filled in from `values`, the result of `values_of`."""
+        """Return the text with its placeholders filled in. `values_of` returns the `values`."""
         text = self.text if values["cancel_by"] else self.text_when_late
         return ShownText(
             version=self.version,

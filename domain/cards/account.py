@@ -27,8 +27,8 @@ from domain.retries import MIN_BACKOFF, WorkAtPsp, WorkAtPsps
 from domain.source import Source
 
 READ_FIRST_AFTER: Final = timedelta(days=1)
-"""The wait between the storing or renewal of a card and the first reading of the card. The reading
-finds changes that the bank made while the session was being settled.
+"""How long a card that was stored or renewed waits for its first reading. The reading finds changes
+that the bank made while the session was being settled.
 """
 READ_EVERY: Final = timedelta(days=27), timedelta(days=30)
 READ_BEFORE_NOTICE: Final = timedelta(days=4), timedelta(days=1)
@@ -84,11 +84,11 @@ class Account(Card, WorkAtPsp):
     guest's default is changed. If the default is removed, the newest remaining account becomes the
     default.
 
-    `consent_version` names the text to which the guest agreed. `consented_at` is the time of the
-    consent, by the PSP's clock. If the guest agreed only to charges for bookings, `keep_until` is
-    the time after which the card is removed. If the guest also agreed to other charges,
-    `keep_until` is None, and the card is kept without an end date. `withdrawn_at` is when the guest
-    last withdrew the consent to other charges, or removed the card.
+    `consent_version` names the text to which the guest agreed. `consented_at` is when the card was
+    collected with this consent, by the PSP's clock. If the guest agreed only to charges for
+    bookings, `keep_until` is the time after which the card is removed. If the guest also agreed to
+    other charges, `keep_until` is None, and the card is kept without an end date. `withdrawn_at` is
+    when the guest last withdrew the consent to other charges, or removed the card.
 
     `expiry_notice_at` is the time of the next event about the card's expiry. `charge_reference`,
     `network_transaction_id` and `authenticated` are as in `CardCollected`.
@@ -133,9 +133,10 @@ class Account(Card, WorkAtPsp):
         return self.psp_account == at and self.fingerprint == card.fingerprint
 
     def renewed(self, collected: CardCollected, *, consent_version: str, now: datetime) -> Account:
-        """Return a copy of this account for a card that the guest typed in once more.
+        """Return a copy of this account that is renewed with the card in `collected`.
 
-        The copy has the new token, the new expiry date and the new consent.
+        Call this if the guest typed in the same card once more. The copy has the new token, the new
+        expiry date and the new consent.
         """
         # The number is the same, so the facts about the card stay; only the wallet may differ.
         card = replace(collected.card.with_facts_of(self), wallet=collected.card.wallet)
@@ -168,7 +169,7 @@ class Account(Card, WorkAtPsp):
         return replace(self, keep_until=longest, consent_version=version)
 
     def withdrawn(self, running: Sequence[Agreement], at: datetime) -> Account:
-        """Return a copy of this account for the time after its guest took the consent back.
+        """Return a copy of this account whose consent was withdrawn at the time `at`.
 
         Call this if the guest withdrew the consent or removed the card. `running` are the
         agreements under which the card may be charged, oldest first. The card is kept only for
@@ -231,7 +232,7 @@ class Account(Card, WorkAtPsp):
         return read.waiting(now)
 
     def refused(self, now: datetime) -> Account:
-        """Return a copy of this account for the time after a refusal.
+        """Return a copy of this account that records a refusal at the time `now`.
 
         A refusal is a reading at which the PSP did not know the card. The next reading is scheduled
         as if the PSP had not responded. The n-th refusal is counted only if it comes at least
@@ -249,7 +250,7 @@ class Account(Card, WorkAtPsp):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether REFUSALS_UNTIL_UNKNOWN refusals were counted, as `refused` counts them."""
+        """Whether the number of counted refusals has reached REFUSALS_UNTIL_UNKNOWN."""
         return self.refusals >= REFUSALS_UNTIL_UNKNOWN
 
     def waiting(self, now: datetime) -> Account:
@@ -353,11 +354,11 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def get(self, account_id: AccountId) -> Account | None:
-        """Return the account, removed or not, or None. In a write unit, this call locks the account.
+        """Return the account, removed or not, or None if there is no such account.
 
-        To change an account, lock all of its guest's accounts with `active_at` instead. If two
-        units each locked one account of a guest with this call, and then tried to lock all of them,
-        the units would deadlock.
+        In a write unit, this call locks the account. To change an account, lock all of its guest's
+        accounts with `active_at` instead. If two units each locked one account of a guest with this
+        call, and then tried to lock all of them, the units would deadlock.
         """
         ...
 
@@ -450,8 +451,8 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> None:
         """Make active accounts due for reading at `now`.
 
-        If `guest_reference` is not None, the accounts with this reference become due. If it is None,
-        the accounts with this `token` become due.
+        If `guest_reference` is not None, the accounts with this reference become due. If it is
+        None, the accounts with this `token` become due.
         """
         ...
 
@@ -529,7 +530,7 @@ class Accounts(WorkAtPsps, Protocol):
         """Return at most `limit` accounts that meet the conditions in `wanted`, newest first.
 
         If `wanted` limits the expiry date, the accounts are ordered by that date, soonest first.
-        Accounts that cannot be decoded are left out. The search reads every account unless `wanted` names a
-        guest, or a center and a time of expiry.
+        Accounts that cannot be decoded are left out. The search reads every account unless `wanted`
+        names a guest, or a center and a time of expiry.
         """
         ...

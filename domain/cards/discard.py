@@ -74,11 +74,10 @@ class Discard(WorkAtPsp):
         return replace(self.postponed(None), done_at=now)
 
     def unknown(self, now: datetime) -> Discard:
-        """Return a copy of this discard for the time after an answer from the PSP.
+        """Return a copy of this discard that records that the PSP does not know the token.
 
-        The PSP answered that it does not know the token. If the PSP has already given this answer
-        for the time UNKNOWN_FOR, the copy is done. If not, the PSP is asked once more at the end of
-        that time.
+        If the PSP has already given this answer for the time UNKNOWN_FOR, the copy is done. If not,
+        the PSP is asked once more at the end of that time.
         """
         if is_confirmed(self.unknown_since, now):
             return self.done(now)
@@ -103,9 +102,9 @@ class Discard(WorkAtPsp):
 
         Call this if the PSP reports a card with this token, which was collected at `collected_at`.
         If that was after this discard was done, the card is a new card, so the copy has not begun.
-        If not, this discard has already removed the card at the PSP, and the card must not be
-        stored. The token is nevertheless discarded once more, because the card may have been
-        collected while the discard was in progress, or the service's clock may be ahead.
+        If not, this discard also applies to the card, which must not be stored. The token is
+        nevertheless discarded once more, because the card may have been collected while the discard
+        was in progress, or the service's clock may be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(

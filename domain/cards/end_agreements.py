@@ -38,12 +38,12 @@ MAX_PER_CALL: Final = 100
 class EndAgreement:
     """Use case: end an agreement, for a reason that the shop states.
 
-    After the end, the card is kept for the grace period that the guest read about. It is not kept
-    if the guest removed the card or withdrew the consent. If the agreement has already ended because the booking was
-    over, only the reason is recorded. A later call does not change the first reason, so the call
-    may be repeated. The audit trail notes the caller. Raises UserNotAuthorized, InvalidField
-    (reason, at), or AgreementNotFound if the guest has no such agreement at a center that the
-    caller may see.
+    After the end, the card is still kept for the grace period that the guest read about, unless the
+    guest removed the card or withdrew the consent. If the agreement has already ended because the
+    booking was over, only the reason is recorded. A later call does not change the first reason, so
+    the call may be repeated. The audit trail notes the caller. Raises UserNotAuthorized,
+    InvalidField (reason, at), or AgreementNotFound if the guest has no such agreement at a center
+    that the caller may see.
     """
 
     needs = MAY_ADD_CARDS
@@ -89,8 +89,8 @@ class EndAgreements:
     """Use case: end a limited number of agreements whose bookings are over.
 
     Each agreement ends in a separate commit, together with its event. If any card of a guest cannot
-    be decoded, the guest's agreements do not end. May be called at any time, also by several processes at
-    once. Raises ServiceUnavailable.
+    be decoded, the guest's agreements do not end. May be called at any time, also by several
+    processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage

@@ -169,7 +169,8 @@ class ImportCard:
 
     Nothing is stored if the card is on file, unknown to the PSP, or refused by a rule. The card is
     never discarded at the PSP. If an account is stored, an event is noted. May be called more than
-    once for the same card, but the card is stored only once. Raises ProviderUnavailable if the PSP does not respond.
+    once for the same card, but the card is stored only once. Raises ProviderUnavailable if the PSP
+    does not respond.
     """
 
     storage: Storage

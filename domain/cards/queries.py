@@ -209,7 +209,8 @@ class ReadConsent:
     """Use case: return the consents of a guest's active payment account.
 
     The current consent comes first. Consents that the guest gave earlier, for example before the
-    card was renewed, follow it, newest first. Raises UserNotAuthorized, or PaymentAccountNotFound as `ReadAccount` does.
+    card was renewed, follow it, newest first. Raises UserNotAuthorized, or PaymentAccountNotFound
+    as `ReadAccount` does.
     """
 
     needs = MAY_VIEW_CARDS
@@ -224,7 +225,7 @@ class ReadConsent:
 
 
 def consents_of(unit: UnitOfWork, account: Account) -> Sequence[GivenConsent]:
-    """Return the consents for an account: the current consent, then earlier consents, newest first."""
+    """Return the consents for an account: the current consent, then the others, newest first."""
     without_text = GivenConsent(
         account_id=account.account_id,
         token_id=account.token_id,

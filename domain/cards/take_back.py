@@ -48,9 +48,8 @@ def take_back(
     """Remove the card `account` for its guest, or keep it on file only for its bookings.
 
     The center's setting `removal` and the card's running agreements decide which of the two
-    happens. A card that is kept only for its bookings counts as a card whose consent the guest
-    withdrew. The change is noted in the audit trail and stored as an event. Return the card after
-    the change.
+    happens. If the card stays, its consent is recorded as withdrawn. The change is noted in the
+    audit trail and stored as an event. Return the card after the change.
 
     If the card stays and its consent was already withdrawn, only the time of the withdrawal is
     updated, and None is returned.

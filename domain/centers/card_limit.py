@@ -22,9 +22,10 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """The guest, caller or center whose sessions and refused cards a limit counts.
+    """For whom a limit counts sessions and refused cards separately.
 
-    `GUEST` is a guest at one center, and `GUEST_EVERYWHERE` is a guest at all centers together.
+    With `GUEST`, each guest at each center has a separate count. With `GUEST_EVERYWHERE`, each
+    guest has one count for all centers together.
     """
 
     GUEST = "guest"
@@ -46,7 +47,7 @@ class CardLimit:
 
     @property
     def is_per_guest(self) -> bool:
-        """Whether the limit applies to a guest, at one center or at all centers."""
+        """Whether the limit counts for each guest: `per` is `GUEST` or `GUEST_EVERYWHERE`."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 
     def times(self, factor: int) -> CardLimit:
@@ -80,9 +81,9 @@ def parse_card_limits(
 ) -> Sequence[CardLimit]:
     """Return `limits` with the changes that `value` specifies, such as `guest=10/10,center=off/500`.
 
-    The two numbers are the limits on sessions and on refused cards in 24 hours. Limits that `value`
-    does not name stay unchanged. Raises ValueError for any other text, and for a name that is
-    repeated or not `allowed`.
+    The first number limits sessions, and the second number limits refused cards, both in 24 hours.
+    Limits that `value` does not name stay unchanged. Raises ValueError for any other text, and for
+    a name that is repeated or not `allowed`.
     """
     named: dict[CountedPer, list[CardLimit]] = {}
     for part in value.split(",") if value else ():

@@ -64,7 +64,7 @@ class Missing(Enum):
 
 
 def find_missing(psps: Mapping[ProviderName, LoadedPsp], account: PspAccount) -> Missing | None:
-    """Return what this installation lacks to take cards for a merchant account.
+    """Return what is missing before this installation can take cards for a merchant account.
 
     Return None if nothing is missing. The result is never `CLOSED`, because only the stored records
     show whether an account is closed.
@@ -137,8 +137,7 @@ class ConfigurePayments:
     - InvalidField for an invalid center id or value, or for an option that the PSP does not
       support;
     - InvalidField if the stored configuration cannot be decoded, unless `named` has every field;
-    - ConsentTooLong if one of the center's texts, which `consents_of` returns, is too long for the
-      PSP's page.
+    - ConsentTooLong if one of the center's consent texts is too long for the PSP's page.
     """
 
     storage: Storage

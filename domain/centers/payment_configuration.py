@@ -54,7 +54,9 @@ class GuestRemoval(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentConfiguration:
-    """How a center takes cards. Each session keeps a copy of the configuration at its creation.
+    """How a center takes cards.
+
+    Each session keeps the configuration that the center had when the session was created.
 
     Links and addresses:
 

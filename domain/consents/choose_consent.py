@@ -32,8 +32,8 @@ def language_for(
 
     The order of preference is:
 
-    1. `locale`, the language that add-card requested; for `auto`, the browser's languages
-       (`accepted`)
+    1. the language that add-card requested (`locale`), or the browser's languages (`accepted`) if
+       `locale` is `auto`
     2. the guest's language
     3. the center's language
     4. English

@@ -77,10 +77,14 @@ def consents_at(
 ) -> Mapping[str, Consent]:
     """Return the consents that a page can show to the center's guests, by language.
 
-    `texts` are the center's texts. English is always included; if the center has no English text,
-    the shipped text is used. Languages that the PSP's page does not support are left out. If
-    cardonfile's own page shows the text instead, a language is also left out unless `shipped`
-    contains it or a more general language (`de` for `de-AT`).
+    `texts` are the center's texts. English is always included. If the center has no English text
+    that the page can show, the English text in `shipped` is used. A text in another language is
+    included under these conditions:
+
+    - The PSP's page supports the language.
+    - If the PSP's page shows the text, the page has room for the whole text.
+    - If cardonfile's own page shows the text, `shipped` contains the language, or a more general
+      language (`de` for `de-AT`).
     """
     consents = [text.at(center) for text in texts]
     shown = {

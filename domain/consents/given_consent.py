@@ -27,7 +27,7 @@ class GivenConsent:
 
 
 class StoredWithConsent(Protocol):
-    """An account, reduced to the fields that relate it to the guest's consent."""
+    """The fields of an account that identify the consents for it."""
 
     @property
     def account_id(self) -> AccountId:
@@ -65,7 +65,8 @@ class Consents(Protocol):
     def of(self, account: StoredWithConsent) -> Sequence[GivenConsent]:
         """Return the consents for an account: first the current consent, then earlier consents.
 
-        During an upgrade, processes from an earlier release do not store consents. The consents
-        that they miss are read from the account's sessions.
+        The earlier consents are sorted, newest first. During an upgrade, processes from an earlier
+        release do not store consents. The consents that they did not store are read from the
+        account's sessions.
         """
         ...

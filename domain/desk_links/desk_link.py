@@ -19,8 +19,8 @@ MAX_DESK_LINKS: Final = 20
 class DeskLink:
     """A link to the front desk's page of a session.
 
-    `secret_hash` is the SHA-256 of the link's secret in hexadecimal, and `access_token_hash` is
-    that of the access token with which `caller` made the link. `label`, such as "Chair 3", helps
+    `secret_hash` is the SHA-256 of the link's secret in hexadecimal. `access_token_hash` is the
+    SHA-256 of the access token with which `caller` made the link. `label`, such as "Chair 3", helps
     the front desk to tell guests apart.
     """
 

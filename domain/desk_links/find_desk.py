@@ -32,7 +32,9 @@ class DeskLinkStopped(Exception):
 
 
 def find_desk(unit: UnitOfWork, secret: str, now: datetime) -> tuple[DeskLink, Caller, CardSession]:
-    """Return the desk link with a secret, the caller on whose behalf it acts, and its session.
+    """Return the desk link that has the secret, with its caller and its session.
+
+    The caller is the one who made the link. The link acts on behalf of this caller.
 
     Raises DeskLinkUnknown or DeskLinkStopped.
     """

@@ -18,8 +18,10 @@ from domain.storage import Storage, WriteUnit
 class MakeDeskLink:
     """Use case: make a link to the front desk's page of a session, and return its secret.
 
-    The secret cannot be read later, because only its hash is stored. Each call makes another link;
-    a session can have 20. From then on, the session's own link does not offer a card on file,
+    The secret cannot be read later, because only its hash is stored. Each call makes another link.
+    A session can have at most 20 desk links.
+
+    As soon as a session has a desk link, the link for the guest does not offer a card on file,
     because another person at the desk could use the guest's card. Raises UserNotAuthorized,
     InvalidField (label), SessionNotFound, SessionEnded or TooManyDeskLinks.
     """

@@ -48,8 +48,8 @@ class GatherEvidence:
     ) -> DisputeEvidence:
         """Return the evidence about an account. Raises RecordUnreadable.
 
-        Unless `shows_guest` is set, the evidence leaves out the guest's name, email address and
-        browsers.
+        The evidence includes the guest's name, email address and browsers only if `shows_guest` is
+        set.
         """
         guest = unit.guests.get(account.guest_id)
         center = unit.centers.get(account.center_id)

@@ -149,8 +149,8 @@ class Event:
     `agreement_id` is the agreement that the event is about, and `agreement_reference` is the
     client's name for its booking. `merged_guest_id` is the guest who was merged into `guest_id`;
     such an event is not about a center or a session. `by` is `guest` if the guest caused the event
-    on the guest's own page, otherwise None. `trace` is not part of the sent event, but sent in a
-    header.
+    on the guest's own page, otherwise None. `trace` is sent to endpoints in a header, and not in
+    the body of the request.
     """
 
     event_id: EventId
@@ -192,7 +192,10 @@ class Secrets:
         return cls(current=f"whsec_{b64encode(random_text.encode()).decode()}")
 
     def rolled(self, random_text: str, now: datetime) -> Secrets:
-        """Return secrets with a new `current`. The former secret is `previous` for 24 hours."""
+        """Return secrets with a new `current` secret.
+
+        The secret that was `current` stays valid as `previous` for 24 hours.
+        """
         return replace(
             self.of(random_text), previous=self.current, previous_until=now + BOTH_SECRETS_SIGN_FOR
         )
@@ -212,9 +215,9 @@ class Secrets:
 class EventEndpoint:
     """An address that receives events of certain types at certain centers.
 
-    `centers` is None for all centers. An endpoint does not receive events after it was removed, or
-    disabled because it responded 410. `types` may contain types that a newer release stored and
-    this release does not know.
+    `centers` is None for all centers. An endpoint that responds 410 is disabled at `disabled_at`.
+    Endpoints that are disabled or removed do not receive events. `types` may contain types that a
+    newer release stored and this release does not know.
     """
 
     endpoint_id: EndpointId
@@ -271,17 +274,20 @@ class EventDelivery:
     status: DeliveryStatus = DeliveryStatus.PENDING
 
     def delivered(self, result: str, now: datetime) -> EventDelivery:
-        """Return the delivery after the endpoint accepted the event."""
+        """Return a copy of this delivery that records that the endpoint accepted the event."""
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.DELIVERED)
 
     def failed_for_good(self, result: str, now: datetime) -> EventDelivery:
-        """Return the delivery as failed. The event is sent again only if it is replayed."""
+        """Return a copy of this delivery that has failed.
+
+        The event is sent once more only if it is replayed.
+        """
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.FAILED)
 
     def refused(self, result: str, now: datetime) -> EventDelivery:
-        """Return the delivery after an attempt that the endpoint did not accept.
+        """Return a copy of this delivery that records an attempt without success.
 
-        The tenth attempt is the last.
+        If it was the tenth attempt, the copy has failed. If not, the next attempt is scheduled.
         """
         if self.attempts >= len(WAITS):
             return self.failed_for_good(result, now)
@@ -291,7 +297,7 @@ class EventDelivery:
         return self._attempted(result, now, due_at=now + wait, status=DeliveryStatus.PENDING)
 
     def replayed(self, now: datetime) -> EventDelivery:
-        """Return the delivery as due at once, with ten new attempts."""
+        """Return a copy of this delivery that is due at once, with ten new attempts."""
         return replace(self, due_at=now, attempts=0, status=DeliveryStatus.PENDING)
 
     def _attempted(
@@ -346,14 +352,17 @@ class EventEndpoints(Protocol):
     """Repository of endpoints."""
 
     def add(self, endpoint: EventEndpoint) -> None:
-        """Store a new endpoint. Raises AlreadyStored if another endpoint has the same URL.
+        """Store a new endpoint.
 
-        Removed endpoints do not count.
+        Raises AlreadyStored if an endpoint that is not removed has the same URL.
         """
         ...
 
     def get(self, endpoint_id: EndpointId) -> EventEndpoint | None:
-        """Return the endpoint, removed or not, or None. A write unit locks it."""
+        """Return the endpoint, removed or not, or None if there is no such endpoint.
+
+        In a write unit, this call locks the endpoint.
+        """
         ...
 
     def all(self) -> Sequence[EventEndpoint]:
@@ -376,15 +385,18 @@ class EventDeliveries(Protocol):
         ...
 
     def get(self, event_id: EventId, endpoint_id: EndpointId) -> EventDelivery | None:
-        """Return the delivery of an event to an endpoint, or None. A write unit locks it."""
+        """Return the delivery of an event to an endpoint, or None if there is no such delivery.
+
+        In a write unit, this call locks the delivery.
+        """
         ...
 
     def of(self, event_id: EventId) -> Sequence[EventDelivery]:
-        """Return the deliveries of an event. A write unit locks them."""
+        """Return the deliveries of an event. In a write unit, this call locks them."""
         ...
 
     def events_since(self, since: datetime) -> Sequence[EventId]:
-        """Return the ids of the events that occurred since `since`, oldest first."""
+        """Return the ids of the events that occurred at the time `since` or later, oldest first."""
         ...
 
     def about_guest(self, guest_id: GuestId) -> Sequence[EventDelivery]:
@@ -414,7 +426,7 @@ class EventDeliveries(Protocol):
         ...
 
     def of_session(self, token_id: TokenId, *, since: datetime) -> Sequence[EventDelivery]:
-        """Return the deliveries of a session's events that occurred since `since`, oldest first.
+        """Return the deliveries of a session's events from the time `since` on, oldest first.
 
         Deliveries that cannot be decoded are left out. The deliveries are not locked.
         """
@@ -444,14 +456,14 @@ class EventDeliveries(Protocol):
     ) -> DueDelivery | None:
         """Lease the delivery that has been due for the longest time, and return it.
 
-        Return None if no delivery is due. A delivery is due from `due_at` on, or at once if its
-        `due_at` is later than `latest_due` allows for a wait of LONGEST_WAIT. Deliveries of
-        `account.expiring` come last, because thousands of them are stored at once. Deliveries to
-        the endpoints in `except_to` are left out.
+        Return None if no delivery is due. A delivery is due from `due_at` on. If `due_at` is later
+        than `latest_due` for a wait of LONGEST_WAIT, a wrong clock has set it, and the delivery is
+        due at once. Deliveries of `account.expiring` come last, because thousands of them are
+        stored at once. Deliveries to the endpoints in `except_to` are left out.
 
-        The lease ends at `until`. Then the delivery is due again, because the process that leased
-        it may have died. The event itself is not read, so an event that cannot be decoded does not
-        block the others.
+        The lease ends at `until`. If the delivery was not updated by then, it is due once more,
+        because the process that leased it may have died. The event itself is not read, so an event
+        that cannot be decoded does not block the others.
         """
         ...
 

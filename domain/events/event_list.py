@@ -21,10 +21,11 @@ _POSITION = re.compile(r"0|([1-9][0-9]{0,15})-([0-9a-f]{8})")
 
 
 class Position(NamedTuple):
-    """A position in the list: after the event with this number, or at the beginning if it is 0.
+    """A position in the list: the place after the event whose number is `number`.
 
-    `mark` is the first 8 digits of that event's UUID. If another event has the number, the position
-    came from another installation, or the list was restored from an older backup.
+    If `number` is 0, the position is the beginning of the list. `mark` is the first 8 digits of
+    that event's UUID. If an event with another UUID has the number, the position came from another
+    installation, or the list was restored from an older backup.
     """
 
     number: int = 0
@@ -126,7 +127,9 @@ class Events(Protocol):
     def between(
         self, after: int, last: int, wanted: EventFilter, *, limit: int
     ) -> Sequence[ListedEvent]:
-        """Return the first `limit` wanted events numbered from `after + 1` to `last`, in order.
+        """Return the first `limit` events that match `wanted`, with lower numbers first.
+
+        Only events with numbers from `after + 1` to `last` are returned.
 
         Raises RecordUnreadable.
         """

@@ -25,7 +25,7 @@ def new_event_id(ids: Ids) -> EventId:
 class NoteEvent:
     """Step: store an event, and a delivery for each endpoint that subscribes to it.
 
-    The event gets the current trace. The caller commits the unit.
+    The current trace is stored with the event. The caller commits the unit.
     """
 
     ids: Ids

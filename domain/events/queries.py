@@ -26,7 +26,7 @@ _SINCE: Final = (0, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsRead:
-    """Events in the order of the list, and the position from which to continue reading."""
+    """Events, sorted by their numbers, and `next`, the position from which to continue reading."""
 
     events: Sequence[Event]
     next: Position
@@ -34,11 +34,12 @@ class EventsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListEvents:
-    """Use case: list at most `size` events after a position, at centers that the caller may see.
+    """Use case: list at most `size` events that follow a position.
 
-    The other parameters are unparsed values of the query. Without a position, the list begins at
-    the oldest stored event. If there are no further events yet, `next` equals the position that was
-    sent. A call first numbers the events that were stored since the last call.
+    Only events of centers that the caller may see are listed. The parameters other than `size` are
+    unparsed values of the query. If the request contains no position, the list begins at the oldest
+    stored event. If there are no further events yet, `next` equals the position in the request.
+    Each call first numbers the events that were stored since the last call.
 
     Events are unavailable (ServiceUnavailable) while a worker from an earlier release runs, because
     its events are not in the list. They are also unavailable if a newer release stored one of them.
@@ -88,7 +89,10 @@ def _number(unit: WriteUnit) -> None:
 def _read(
     unit: UnitOfWork, only: CenterId | None, asked: Position | None, wanted: EventFilter, size: int
 ) -> EventsRead:
-    """Return at most `size` wanted events after the position `asked`."""
+    """Return at most `size` events that match `wanted` and follow the position `asked`.
+
+    `only` is the center to which the request limits the list, or None.
+    """
     if only is not None and unit.centers.get(only) is None:
         raise InvalidCenterId
     first, last = unit.events.ends()

@@ -41,7 +41,8 @@ class RemoveEventEndpoint:
 class RollEventSecret:
     """Use case: give an endpoint a new secret. For 24 hours, events are signed with both secrets.
 
-    Another call within that time ends the oldest secret at once. Raises EndpointNotFound.
+    If another call follows within that time, the older of the two secrets ends at once. Raises
+    EndpointNotFound.
     """
 
     storage: Storage

@@ -55,7 +55,7 @@ class ReplayEvent:
 
 
 class Replayed(NamedTuple):
-    """The numbers of replayed events, and of their deliveries that became due."""
+    """How many events were replayed, and how many of their deliveries became due."""
 
     events: int
     deliveries: int
@@ -75,7 +75,10 @@ class ReplayEventsSince:
     note_act: NoteAct
 
     def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
-        """Make the deliveries of the events due at once, and return both counts."""
+        """Make the deliveries of the events due at once, and return the counts of both.
+
+        If `endpoint_id` is given, only the deliveries to that endpoint become due.
+        """
         now = self.clock.now()
         with self.storage.read() as unit:
             only = None if endpoint_id is None else existing_endpoint(unit, endpoint_id).endpoint_id
@@ -112,7 +115,8 @@ def _replay(
 ) -> int | None:
     """Make the deliveries of an event due, and return the number of deliveries.
 
-    Return None if the event is not stored. With `only`, deliver it only to that endpoint.
+    Return None if the event has no deliveries. If `only` is given, only the delivery to that
+    endpoint becomes due.
     """
     known = {delivery.endpoint_id: delivery for delivery in unit.event_deliveries.of(event_id)}
     if not known:

@@ -27,11 +27,12 @@ def put_unless_erased(unit: WriteUnit, guests: Sequence[Guest]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutGuest:
-    """Use case: create the guest with this id, or update it.
+    """Use case: create the guest with this id, or update the guest who has the id.
 
-    Creating a guest requires the permission `guests:add`, and changing a guest `guests:edit`. A
-    repeated request changes nothing, and requires either of these permissions. Guests do not belong
-    to centers, so a caller that is limited to centers may neither create nor change a guest.
+    To create a guest, the caller needs the permission `guests:add`. To change a guest, the caller
+    needs `guests:edit`. A repeated request changes nothing, and requires either of these
+    permissions. Guests do not belong to centers, so a caller that is limited to centers may neither
+    create nor change a guest.
 
     With `versions`, the guest is stored only if the stored guest has one of these versions. The
     caller must then also be allowed to read guests.

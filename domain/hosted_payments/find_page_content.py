@@ -41,14 +41,16 @@ class PageContent:
 
     - `language` is the language of the page. `negotiated` means that the languages of the browser
       determine it.
-    - `consent` is the text to which the guest must agree before the PSP's page opens, or None.
-      `agreement` is shown instead if the card guarantees a booking.
+    - `consent` is the text to which the guest must agree before the PSP's page opens, or None. If
+      the card guarantees a booking, the page shows `agreement`, and not `consent`.
     - `card` is the card on file that the guest may use for the booking, or None. `card_name` is its
       name in the form, and `another_card_uri` leads to the same page without this card.
-    - `guest_name` and `guest_email` are "" and None if the page must not show them.
+    - If the page must not show the guest's name and email, `guest_name` is "" and `guest_email` is
+      None.
     - `refuse_funding` are the kinds of cards that the center does not accept, sorted by name.
     - `not_accepted` is why the center did not accept the guest's last card, or None.
-    - `replaces` is the card that the guest replaces from the guest's own page, or None.
+    - `replaces` is the card that the guest wants to replace, if the session was started on the
+      guest's own page for that purpose, otherwise None.
     """
 
     redirect_uri: str

@@ -31,8 +31,9 @@ class ReturnFromHostedPage:
     """Use case: the guest has finished the PSP's page. Settle the session at once if possible.
 
     First, the return is stored, together with the query parameters that the PSP's adapter needs;
-    other parameters are ignored. The worker settles the session later if that is not possible now,
-    or if a browser caused a call to the PSP about the session less than 2 seconds ago.
+    other parameters are ignored. If the session cannot be settled now, the worker settles it later.
+    The worker also settles it later if a browser caused a call to the PSP about the session less
+    than 2 seconds ago.
 
     If the center did not accept the card, a browser that opened the link is redirected to the link,
     where the guest reads the reason. Any other browser is redirected to the stored redirect_uri.
@@ -75,8 +76,8 @@ class ReturnFromHostedPage:
     def _note(self, seen: CardSession, evidence: Evidence | None) -> tuple[CardSession, bool]:
         """Store the return and the evidence.
 
-        Return the current session, which a webhook may have settled meanwhile, and whether the PSP
-        may be asked.
+        Return the stored session, which a webhook may have settled since `seen` was read. Also
+        return whether the PSP may be asked about the session.
         """
 
         def note(unit: WriteUnit) -> tuple[CardSession, bool]:
@@ -99,8 +100,8 @@ class ReturnFromHostedPage:
     def _evidence(self, session: CardSession, parameters: Mapping[str, str]) -> Evidence | None:
         """Return the parameters that the PSP's adapter needs, as evidence.
 
-        Return None if the address has no such parameter, if the parameters are too long, or if the
-        PSP is not set up.
+        Return None if none of these parameters is in `parameters`, if their values are too long, or
+        if the PSP is not set up.
         """
         try:
             needed = self.providers[session.configuration.provider].return_parameters

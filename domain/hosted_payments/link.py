@@ -153,8 +153,8 @@ def _had_link_without_key(storage: Storage, session: CardSession) -> bool:
     """Return whether an earlier release may have returned the session's link without its key.
 
     This can happen during an upgrade, if a process of the earlier release handles a repeated
-    add-card or a request for the session. Return True if such a process has started a session at
-    about the same time.
+    add-card or a request for the session. Return True if such a process has started any session
+    within MAX_UPGRADE_DURATION before or after this session was started.
     """
     with storage.read() as unit:
         return unit.sessions.is_any_without_key(

@@ -50,7 +50,7 @@ class OpenHostedPage:
     not expire before its page. Later calls lead to the same page, or to a new page if the first
     page is over. The link of a settled session leads to the stored redirect_uri.
 
-    The `limits` on refused cards apply here too: when a limit is reached, sessions that were
+    The `limits` on refused cards also apply here. When a limit is reached, even sessions that were
     started in advance do not get a page. If `notes_browsers` is set, the browser of each click on
     an agreement's button is recorded.
 
@@ -122,8 +122,8 @@ class OpenHostedPage:
     def _begin_question(self, session: CardSession, now: datetime) -> bool:
         """Record that the PSP will be asked about the page.
 
-        Return False if the PSP need not be asked, or must not be asked because it was asked
-        recently.
+        Return False if there is no need to ask the PSP. Also return False if the PSP was asked so
+        recently that another call must wait.
         """
         return (
             session.attempt is not None
@@ -216,7 +216,10 @@ class OpenHostedPage:
         by_click: bool,
         accepted: Sequence[str],
     ) -> CardSession:
-        """Return the session with another attempt. The former page is stored for late webhooks."""
+        """Return a copy of the session with a new attempt.
+
+        The former page is stored, so that webhooks about it can still be processed.
+        """
         if not by_click and cards_to_offer(unit, session, now):
             # The limits on refused cards apply only to cards that are typed in.
             raise ClickNeeded
@@ -232,10 +235,12 @@ class OpenHostedPage:
     def _with_agreement(
         self, unit: WriteUnit, session: CardSession, click: ClickOnPage, now: datetime
     ) -> CardSession:
-        """Return the session with the guest's click in this browser.
+        """Return a copy of the session with the guest's click in this browser.
 
-        Return it unchanged if cardonfile's page does not have to ask for consent. Raises
-        ClickNeeded if the guest has not agreed in this browser.
+        Return the session unchanged if cardonfile's page does not have to ask for consent. Also
+        return it unchanged if the guest has already agreed in this browser, unless `click` is a
+        click on the current text about a booking. Raises ClickNeeded if the guest has not agreed in
+        this browser.
         """
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None

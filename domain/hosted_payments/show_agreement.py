@@ -67,7 +67,7 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
     - Another guest was merged into the guest after the link was made.
     - A desk link was made for the session. Another guest may stand at the desk.
 
-    A write unit locks the guest's cards.
+    In a write unit, this call locks the guest's cards.
     """
     terms, configuration = session.agreement, session.configuration
     if terms is None or terms.reuse is not Reuse.OFFER or session.is_old(now):

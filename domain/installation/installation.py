@@ -25,7 +25,7 @@ class Installations(Protocol):
     """Repository of the installation, of which there is only one."""
 
     def get(self) -> Installation:
-        """Return the installation. A write unit locks it."""
+        """Return the installation. In a write unit, this call locks it."""
         ...
 
     def put(self, installation: Installation) -> None:
@@ -35,10 +35,11 @@ class Installations(Protocol):
     def detach_from_original(self, now: datetime) -> Mapping[str, int]:
         """Delete or end everything that would act in place of the original installation.
 
-        - Event endpoints with their secrets, the list of events, due deliveries, discards and due
-          readings of cards are deleted.
+        - Event endpoints with their secrets, the list of events, pending deliveries, discards, and
+          the sessions of guests on their own pages are deleted.
+        - Scheduled readings of cards are cancelled.
         - Access tokens are revoked.
-        - All merchant identities are marked as the original's.
+        - All merchant identities are marked as those of the original installation.
 
         Return how many records of each kind were changed.
         """

@@ -22,9 +22,10 @@ class AnotherOrigin(Exception):
 class RecognizeOrigin:
     """Use case: check that this process runs at the origin to which the records belong.
 
-    Call it before any call to a PSP or an endpoint. Without this check, a copy of the records would
-    send the original's events and discard its cards. `origin` is None on loopback, which differs
-    from every public origin. May be called more than once. Raises ServiceUnavailable.
+    Call this before any call to a PSP or an endpoint. Without the check, an installation with a
+    copy of the records would send the events of the original installation, and discard its cards.
+    `origin` is None on loopback, which differs from every public origin. May be called more than
+    once. Raises ServiceUnavailable.
     """
 
     storage: Storage
