@@ -29,12 +29,13 @@ def lock_both(unit: WriteUnit, merged: GuestId, remaining: GuestId) -> Sequence[
 def hand_over(
     unit: WriteUnit, note_event: NoteEvent, merged: GuestId, remaining: GuestId, now: datetime
 ) -> None:
-    """Move cards, sessions, refusals, agreements and references to `remaining`, and remove `merged`.
+    """Move the records of `merged` to `remaining`, and remove `merged`.
 
-    If both guests have the same card at a center, the account with the later consent stays, and it
-    gets the agreements of both. At each center, the default card of `remaining` remains the default.
-    Stored requests to PSPs keep the id of `merged`. May be called more than once. The caller
-    commits the unit. Raises RecordUnreadable if a card cannot be decoded.
+    The records are cards, sessions, refusals, agreements and references. If both guests have the
+    same card at a center, the account with the later consent stays, and it gets the agreements of
+    both. At each center, the default card of `remaining` remains the default. Stored requests to
+    PSPs keep the id of `merged`. May be called more than once. The caller commits the unit. Raises
+    RecordUnreadable if a card cannot be decoded.
     """
     active = lock_both(unit, merged, remaining)
     kept = [account for account in active if account.guest_id == remaining]
@@ -73,7 +74,6 @@ def _reassign(
     if twin is None:
         unit.accounts.update(given)
         return
-    is_older = twin.consented_at >= account.consented_at
-    duplicate = given if is_older else twin
-    latest = twin if is_older else replace(given, is_default=twin.is_default)
-    join_accounts(unit, note_event, latest, duplicate, now)
+    is_older = twin.consented_at >= given.consented_at
+    latest, duplicate = (twin, given) if is_older else (given, twin)
+    join_accounts(unit, note_event, replace(latest, is_default=twin.is_default), duplicate, now)
