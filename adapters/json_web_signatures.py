@@ -66,7 +66,7 @@ class EvidenceKeys(EvidenceSigner):
 def with_new_key(text: str | None) -> str:
     """Create a key for signing evidence, and return a JWK Set in JSON that begins with this key.
 
-    `text` is the previous JWK Set, or None if there is none. The returned set also contains the
+    `text` is the previous JWK Set, or None for the first key. The returned set also contains the
     public parts of the previous keys. Raises NotKeys.
     """
     former = [_only(_PUBLIC, key) for key in _keys_of(text)] if text else []

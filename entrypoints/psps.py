@@ -149,7 +149,7 @@ class InstalledPsp:
             _call(self.plugin, "add its pages", lambda: add_routes(adapter, app))
 
     def background(self, adapter: PaymentProvider, webhooks_url: str) -> BackgroundWork | None:
-        """Return the work that the PSP runs in the worker's process, or None if there is none.
+        """Return the work that the PSP runs in the worker's process, or None if it runs no work.
 
         `webhooks_url` is the URL at which the PSP's webhooks reach the service.
         """

@@ -1416,7 +1416,7 @@ def after(method: Method, before: object) -> object:
 def repeated(act: Callable[[], object]) -> object:
     """Repeat `act`, and return its result.
 
-    NotFound is ignored, because the first call may have deleted an object. None is then returned.
+    Return None if `act` raises NotFound, because the first call may have deleted the object.
     """
     with suppress(NotFound):
         return act()

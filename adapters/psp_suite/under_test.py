@@ -474,6 +474,6 @@ class PspUnderTest(ABC):
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
         """Return a correctly signed webhook that is sent to MAIN but meant for another addressee.
 
-        `whom` is one of `Facts.misdirected`. Override this method if that list is not empty.
+        `whom` is an item of `Facts.misdirected`. Override this method if that list is not empty.
         """
         raise NotImplementedError  # the suite calls it for each of `misdirected`

@@ -22,7 +22,7 @@ class Counted(StrEnum):
 
 
 class CountedPer(StrEnum):
-    """For whom a limit counts sessions and refused cards separately.
+    """Which sessions and refused cards a limit counts together.
 
     With `GUEST`, each guest at each center has a separate count. With `GUEST_EVERYWHERE`, each
     guest has one count for all centers together.

@@ -156,7 +156,7 @@ class PaymentConfiguration:
             )
         refused = frozenset(map(Funding, refuse_funding))
         if len(refused) == len(Funding):
-            raise InvalidField("refuse_funding", "at most two of credit, debit and prepaid")
+            raise InvalidField("refuse_funding", "fewer than all kinds of funding")
         if refused and not acquirer_agreed:
             # Visa and Mastercard require merchants to accept all their cards. Exceptions depend on
             # the country and the contract.

@@ -104,7 +104,7 @@ class CardReading:
     """The present state of a stored card at the PSP.
 
     `card` is None if the card is gone. `read_at` is the time at which the PSP had this state. It is
-    the time in the PSP's response, or, if there is none, the time of the request.
+    the time in the PSP's response, or the time of the request if the response contains no time.
     """
 
     card: Card | None

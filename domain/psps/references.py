@@ -31,9 +31,9 @@ class GuestReferences(Protocol):
         ...
 
     def guests(self, psp_account: PspAccount, reference: GuestReference) -> frozenset[GuestId]:
-        """Return the guests whom the PSP identifies, or once identified, by this reference.
+        """Return the guests that this reference identifies at the PSP, or once identified.
 
-        Guests whom the PSP has deleted are left out. In a write unit, this call also locks the
+        Guests that the PSP has deleted are left out. In a write unit, this call also locks the
         reference. Other write units that make this call for the reference wait until the first
         unit ends.
         """

@@ -141,7 +141,7 @@ def test_cards_stored_by_a_release_without_expiry_notices_get_their_notices(
     assert notices(installation, datetime(2031, 9, 23, tzinfo=UTC)) == both
 
 
-def test_no_expiry_notice_is_sent_for_a_card_that_an_older_release_removed(
+def test_a_card_that_an_older_release_removed_gets_no_expiry_notice(
     installation: Installation, account: Account
 ) -> None:
     assert account.expiry_notice_at is not None

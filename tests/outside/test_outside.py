@@ -122,7 +122,7 @@ def test_a_new_psp_plugin_passes_the_contract_suite(site: Site) -> None:
         *site.run_suite,
         *("--psp", "harborpay_psp.under_test:HarborpayWithoutKeysUnderTest"),
         *("--psp", "harborpay_psp.under_test:HarborpayByWebhookUnderTest"),
-        # Of the two variants, test only what they do not inherit. The first creates pages
+        # Test only what the two variants do not inherit. The first creates pages
         # differently and tries a call only once. The second reads outcomes from webhooks.
         *("-k", f"HarborpayUnderTest or {WITHOUT_KEYS} or {BY_WEBHOOK}"),
         # Load only the suite's own pytest plugin, because other plugins take long to load.

@@ -264,7 +264,7 @@ class Known:
 
     - `started`: the guest, center and redirect_uri of each session whose id a client was told.
     - `sends`: how often each redirect_uri was sent. No two visits share a redirect_uri.
-    - `sent_for`: the guests for whom each redirect_uri was sent.
+    - `sent_for`: each redirect_uri, with the guests of the sessions that sent it.
     - `keyed`: the redirect_uris that were sent with an idempotency key.
     - `cancelled`: the sessions whose cancellation was confirmed, except sessions that had already
       ended.

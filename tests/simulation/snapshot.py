@@ -274,7 +274,7 @@ class Snapshot:
         return guest_id in self.erasures
 
     def heir_of(self, guest_id: str | None) -> str | None:
-        """Return the guest into whom a guest was merged, or else the same guest."""
+        """Return the guest that this guest was merged into, or the same guest without a merge."""
         erasure = self.erasures.get(guest_id or "")
         return (erasure.merged_into if erasure else None) or guest_id
 

@@ -60,7 +60,7 @@ _DELIVERIES = Rows(
 
 
 class SqlEvents(Repository, Events):
-    """Stores the list of events. Of the deleted events, the latest keeps its row with `event` NULL."""
+    """Stores the list of events. The latest deleted event keeps its row, with `event` NULL."""
 
     @override
     def add(self, event: Event) -> None:

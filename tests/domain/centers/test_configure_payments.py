@@ -141,7 +141,9 @@ def test_changing_the_merchant_account_resets_the_no_show_indicator(
 def test_a_center_cannot_refuse_every_kind_of_card_funding(installation: Installation) -> None:
     every = {"refuse_funding": tuple(Funding), "acquirer_agreed": True}
 
-    with pytest.raises(InvalidField, match="refuse_funding must be at most two of"):
+    with pytest.raises(
+        InvalidField, match="refuse_funding must be fewer than all kinds of funding"
+    ):
         configure_payments(installation)(CENTER_ID, every)
 
 

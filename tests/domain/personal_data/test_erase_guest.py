@@ -683,7 +683,7 @@ def test_the_psp_customers_in_the_erasure_file_are_deleted_after_a_restore(
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 9])
-def test_no_psp_customer_is_read_from_a_truncated_line_of_the_erasure_file(
+def test_a_truncated_line_of_the_erasure_file_names_no_psp_customer(
     installation: Installation, tmp_path: Path, cut: int
 ) -> None:
     installation.stored_card()
