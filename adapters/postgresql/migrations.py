@@ -1,8 +1,8 @@
 """The schema as a list of migrations. A migration never changes after its release.
 
-Tables, columns, defaults and migrations have the same names and values as in SQLite. Release 0.1.0
-did not support PostgreSQL. The columns `sequence` contain the order in which rows were created,
-because several rows may have the same time.
+Tables, columns, defaults and migrations have the same names and values as in SQLite. A column
+`sequence` contains the order in which rows were created, because several rows may have the same
+time.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def migrate(url: str) -> list[str]:
 
 
 def apply(connection: Connection) -> list[str]:
-    """Apply all pending migrations in the open transaction of a connection, without a commit.
+    """Apply all pending migrations in a connection's open transaction, but do not commit it.
 
     Return their names in order.
     """

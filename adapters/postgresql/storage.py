@@ -18,16 +18,16 @@ from domain.errors import ServiceUnavailable
 from domain.storage import Returned, Storage, UnitOfWork, WriteUnit
 
 BACKOFF_SECONDS: Final = (0.02, 0.05, 0.1, 0.2)
-"""The longest wait before a repetition of a unit that had a conflict."""
+"""The longest wait before each repetition of a unit of work that had a conflict."""
 
 
 class PostgresqlStorage(Storage):
     """Stores records in the database at `url`, which `migrations.migrate` has prepared.
 
     At most `connections` connections are open at once. Each is opened when it is needed. A
-    statement may take `statement_seconds`. The commands of `cardonfile` pass None: statements then
-    have no limit, and units may also read from a standby. `on_wait` is called with the seconds that
-    each unit has waited for a connection.
+    statement may take `statement_seconds`. If this is None, as for the commands of `cardonfile`,
+    statements have no time limit, and units may also read from a standby. `on_wait` is called with
+    the seconds that each unit has waited for a connection.
     """
 
     def __init__(

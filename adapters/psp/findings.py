@@ -39,10 +39,10 @@ ok, problem, unknown = (partial(Finding, diagnosis) for diagnosis in Diagnosis)
 
 
 def compare_clocks(date: str | None, now: datetime, *, of: str) -> Finding:
-    """Return whether this machine's clock is right, as a finding.
+    """Compare this machine's clock with that of a server, and return a finding.
 
-    `date` is the `Date` header of a response that arrived at `now`. `of` is the name of the sender
-    of the response, for the text of the finding.
+    `date` is the `Date` header of the server's response, which arrived at `now`. `of` is the name
+    of the server in the text of the finding.
     """
     try:
         ahead = round((now - parsedate_to_datetime(date or "")).total_seconds())

@@ -94,9 +94,9 @@ class HttpClient:
     every wait for bytes, pauses and retries. Only a DNS lookup may take as long as the system's
     resolver allows. Redirects are not followed, and proxy settings in the environment are ignored.
 
-    If no response arrives, or if the response `is_worth_repeating`, the same request is sent again.
-    This is safe if requests that create objects have an idempotency key. For a PSP without
-    idempotency keys, pass `RetryPolicy(tries=1)`.
+    If no response arrives, or if `is_worth_repeating` returns True for the response, the same
+    request is sent again. This is safe if requests that create objects have an idempotency key. For
+    a PSP without idempotency keys, pass `RetryPolicy(tries=1)`.
 
     `headers` are sent with every request. `tls` defaults to the certificates that the system
     trusts. Raises ValueError if `base_url` is neither https nor, as in tests, http on loopback.
@@ -324,7 +324,10 @@ class JsonApi(HttpClient):
 
 
 def field_of(error: Exception) -> str | None:
-    """Return the path of the field that msgspec refused, such as `details.cardNumber`, or None."""
+    """Return the path of the field that msgspec refused, such as `details.cardNumber`.
+
+    Return None if the message of `error` does not contain a path.
+    """
     found = _FIELD.search(str(error))
     return found and found[1]
 

@@ -73,8 +73,8 @@ class PspPlugin(Generic[PspSettings, Adapter]):
     Functions:
 
     - `read` returns the settings, or None if the PSP is not set up. The `repr` of the settings may
-      show only addresses, not even a merchant's id. Raises PspSettingsError, with one sentence, for
-      wrong settings.
+      show addresses, but nothing else, not even a merchant's id. Raises PspSettingsError, with one
+      sentence, for wrong settings.
     - `accounts` returns the merchant accounts that have keys, or None if the PSP accepts any name.
     - `how_to_set_up` returns the end of a sentence about an account without keys, such as
       "set `CARDONFILE_…`".

@@ -90,7 +90,7 @@ class AccountSettings:
         - An account has an invalid name.
         - Two `distinct` settings have a value in common.
         - A setting contains characters other than printable ASCII, so it cannot be sent.
-        - A setting in `addresses` is not an https address, or an http address on loopback.
+        - A setting in `addresses` is neither an https address nor an http address on loopback.
         """
         named = sorted({self._account(match) for match in self._matches(environment)})
         accounts = {account: self._read_account(environment, account) for account in named}

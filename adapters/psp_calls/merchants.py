@@ -15,10 +15,10 @@ log = structlog.get_logger()
 
 
 class MerchantCheck:
-    """Checks each merchant account once per process, before the first call with its keys.
+    """Checks that the keys of a merchant account still belong to the same merchant.
 
-    This is enough, because keys are read only when the process starts. The check succeeds if the
-    PSP has never reported an identity for the account.
+    Each account is checked once per process, before the first call with its keys. This is enough,
+    because keys are read only when the process starts.
     """
 
     def __init__(self, recognize: RecognizeMerchant) -> None:

@@ -31,8 +31,8 @@ log = structlog.get_logger()
 class OutageLog:
     """Logs whether each operation works at each merchant account, with one line for each change.
 
-    An operation is a method of `PaymentProvider`. If an operation often begins to fail and succeeds
-    again, at most one pair of lines is logged in a minute. Each process logs separately.
+    An operation is a method of `PaymentProvider`. If an operation keeps failing and recovering, at
+    most one pair of lines is logged in a minute. Each process logs separately.
 
     The log events are `psp_away`, `psp_refuses` and `psp_back`. If the PSP does not find an object,
     and the operation will be repeated, the event is `psp_does_not_find`. The line about a failure

@@ -43,7 +43,7 @@ KEYS = {MAIN: "key_of_main", OTHER: "key_of_other"}
 
 
 class AcmeUnderTest(RemotePspUnderTest):
-    """A fake Acme as a server, with one merchant for MAIN and another for OTHER."""
+    """Serves a fake Acme over HTTP, with one merchant for MAIN and another for OTHER."""
 
     plugin = PLUGIN
     provider: type[AcmeProvider] = AcmeProvider

@@ -27,7 +27,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\-\[\]]{1,100}")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize a test with each PSP that has the required abilities.
 
-    If there is no such PSP, the plugin deselects the test.
+    If there is no such PSP, the module `pytest_plugin` deselects the test.
     """
     marks = list(metafunc.definition.iter_markers())
     needed = {ability for mark in marks if mark.name == "psp_needs" for ability in mark.args}

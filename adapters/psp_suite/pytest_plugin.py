@@ -44,7 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Load the classes before the suite is collected, so that a UsageError ends the run.
 
-    A worker of pytest-xdist could not show the error. In a worker, `psps` loads the classes.
+    Do nothing in a worker of pytest-xdist, which could not show the error. There, `psps` loads the
+    classes.
     """
     config = collector.config
     if (

@@ -70,8 +70,9 @@ class RemotePspUnderTest(PspUnderTest):
 
         By default, the status is 400, 401, 403, 404, 429 or 503, and the body is an empty JSON
         object. Override this method to return the bodies that the PSP sends. For REFUSED, return
-        the PSP's status if it is not 400. For TOO_MANY, return the PSP's header with a wait of 17
-        seconds if the PSP does not send Retry-After in seconds.
+        the PSP's status if it is not 400. For TOO_MANY, `Retry-After: 17` is added unless the
+        response has this header. If the PSP uses another header or format, return its header with
+        a wait of 17 seconds.
         """
         return json_response({}, _STATUSES[trouble])
 

@@ -123,7 +123,7 @@ def a_request(psp: PspUnderTest, **changes: Any) -> HostedPageRequest:
 
 
 class Session:
-    """A session whose page was started when the object was created."""
+    """A session with a page, which is started when the object is created."""
 
     def __init__(
         self,

@@ -87,10 +87,11 @@ def html_response(body: str, status: int = 200) -> Response:
 
 
 Act: TypeAlias = Callable[[], Response]
-"""Handles the call, and returns the correct response."""
+"""A function that handles a call, and returns the correct response."""
 
 Trouble: TypeAlias = Callable[[Request, Act], Response]
-"""Handles the call in place of the correct handler, which it may call first."""
+"""A function that handles a call in place of the correct Act. It receives the Act, and may call it.
+"""
 
 
 class _Dropped(Exception):

@@ -101,8 +101,8 @@ reference in a path.
 """
 CLOSES: Final = ("close", "cancel", "expire", "void", "deactivate", "abort")
 """Names of actions in the paths of APIs: at some PSPs, a call to `/pages/REFERENCE/close` closes
-the page. The tests append such a name to a reference. If an adapter did not quote the reference,
-its call would close another page.
+the page. The tests append such a name to the reference of an open page. The result is an unknown
+reference, but an adapter that did not quote it would close the open page.
 """
 _BROKEN: Final = (b"", b"null", b"7", b"{", b"{}", b'{"type": "\xff"}', b"\xff\xfe")
 BROKEN_JSON: Final = (*_BROKEN, b"[" * 100_000, b'{"x":' * 100_000)
@@ -428,8 +428,8 @@ def evidence_of(psp: PspUnderTest, origin: EvidenceOrigin, *contents: str) -> Se
 def reported(facts: Facts) -> Sequence[GuestCard]:
     """Return the cases for tests of evidence.
 
-    There is one card if only evidence reports the PSP's outcomes. If the PSP can be asked for the
-    outcome, there are no cases, so the tests are left out.
+    If only evidence reports the PSP's outcomes, the only case is a good card. If the PSP can be
+    asked for the outcome, there are no cases, so the tests are left out.
     """
     return () if Ability.TELLS_OUTCOME in facts.abilities else (GuestCard.GOOD,)
 
@@ -1382,8 +1382,8 @@ def each_outage(facts: Facts) -> Iterator[tuple[object, ...]]:
     """Yield each kind of trouble at each call of each method.
 
     Each item contains the method, the number of the call, the trouble, and the number of calls that
-    meet the trouble. This number is 1, or None if the trouble lasts until the PSP recovers, as when
-    an operator corrects a wrong key.
+    meet the trouble. This number is 1, or None if the trouble lasts until the PSP recovers. A wrong
+    key, for example, causes trouble until an operator corrects it.
     """
     is_remote = Ability.REMOTE in facts.abilities
     lasting = [Trouble.CALL_LOST, Trouble.RESPONSE_LOST]
@@ -1414,7 +1414,7 @@ def after(method: Method, before: object) -> object:
 
 
 def repeated(act: Callable[[], object]) -> object:
-    """Repeat `act`, and return its result.
+    """Call `act` again, and return its result.
 
     Return None if `act` raises NotFound, because the first call may have deleted the object.
     """

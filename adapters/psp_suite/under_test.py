@@ -215,17 +215,18 @@ class Facts:
     - `broken_events`: bodies of telling events with a missing or wrong field. The keys name the
       fault.
     - `misdirected`: the cases in which a correctly signed webhook is meant for another addressee,
-      each with a name of your choice, such as "live mode" for an account in test mode. The adapter
-      must reject such a webhook.
+      so that the adapter must reject it. Choose a name for each case, such as "live mode" for a
+      webhook to an account in test mode.
 
     Calls:
 
     - `calls`: how many calls to the PSP each method makes if nothing fails. For START, it is the
       number for a guest who is new to the PSP.
-    - `live_settings`: such as `{"API_KEY": "live_…"}`, the settings with which the account takes
-      real cards. They replace the settings of the same names in `PspUnderTest.settings`.
+    - `live_settings`: the settings with which the account takes real cards, such as
+      `{"API_KEY": "live_…"}`. They replace the settings of the same names in
+      `PspUnderTest.settings`.
     - `resolution`: the precision of the PSP's times, such as one second.
-    - `list_lag`: the longest time until the PSP's lists show the page of a repeated call.
+    - `list_lag`: the longest time until a repeated call finds the page in the PSP's lists.
     - `abilities`: the PSP's abilities.
     """
 

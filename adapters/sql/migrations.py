@@ -41,15 +41,16 @@ CONSENTS_OF_SESSIONS: Final = """
 """
 """Selects the consents of the sessions that stored or renewed an account.
 
-An account records only the time of its latest consent, which may be from a later renewal. The
-guest agreed to a session's text no later than at the end of the session, so the earlier of these
-two times is used.
+An account records only the time of its latest consent, which may be from a later renewal. If the
+session ended before that time, the end of the session is used instead, because the guest had agreed
+by then.
 """
 
 LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
-"""A default in the past for new columns, for the rows that an earlier release still adds during an
-upgrade. A card of that release is therefore due for reading, and a session of that release is due
-for the event about an unopened link.
+"""A time in the past, which is the default of new columns.
+
+Rows that an earlier release still adds during an upgrade get this default. A card in such a row is
+therefore due for reading, and a session is due for the event about an unopened link.
 """
 
 RECORDS_FOR_OPERATORS: Final = f"""
@@ -160,7 +161,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
 codes, and data for later charges.
 
 `{uuid}`, `{time}`, `{json}` and `{boolean}` stand for each database's own types. `{strict}` makes
-SQLite's new tables strict. `{text_id}` stands for an expression like the function `text_id`.
+SQLite's new tables strict. `{text_id}` stands for an expression that computes the same
+id as the function `text_id`.
 """
 
 RELEASE_0_3: Final = """

@@ -100,7 +100,7 @@ class Rows(Generic[Record]):
         return row
 
     def record(self, row: Sequence[object]) -> Record:
-        """Return the record in a row that has the columns `listed`.
+        """Return the record in a row with the columns in `listed`.
 
         If the row cannot be decoded, it is logged once, and RecordUnreadable is raised.
         """
@@ -120,12 +120,15 @@ class Rows(Generic[Record]):
             raise RecordUnreadable(f"{self.table} {key}") from error
 
     def key_of(self, row: Sequence[object]) -> dict[str, object]:
-        """Return the primary key in a row that has the columns `listed`, by column."""
+        """Return the primary key in a row with the columns in `listed`, by column."""
         values = dict(zip(self._selected, row, strict=True))
         return {column: values[column] for column in self._key}
 
     def record_or_none(self, row: Sequence[object]) -> Record | None:
-        """Return the record in a row that has the columns `listed`, or None if it cannot be decoded."""
+        """Return the record in a row with the columns in `listed`.
+
+        Return None if the row cannot be decoded.
+        """
         with suppress(RecordUnreadable):
             return self.record(row)
         return None

@@ -10,7 +10,7 @@ Values: TypeAlias = Mapping[str, object]
 """The values of a statement's named parameters."""
 
 OnWait: TypeAlias = Callable[[float], None]
-"""Receives the seconds that a unit waited to begin, even if it waited in vain. Never raises."""
+"""Receives the seconds that a unit of work waited before it began or gave up. Never raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +18,8 @@ class Dialect:
     """The fragments of SQL that differ between SQLite and PostgreSQL."""
 
     page_reference: str
-    """The expression for the reference of a session's current page, the same as in the index of
-    references.
+    """The expression for the reference of a session's current page. The index of these references
+    must contain the same expression.
     """
 
     among_ids: str

@@ -90,7 +90,8 @@ def page_parameters(
     the card.
 
     There is no parameter for `off_session`, because Checkout always creates SetupIntents for that
-    use. Since version 2026-09-30, `payment_method_types` is called `allowed_payment_method_types`.
+    use. Since version 2026-09-30 of the API, the parameter `payment_method_types` has been called
+    `allowed_payment_method_types`.
     """
     metadata = {TOKEN_ID: request.token_id, ATTEMPT: str(request.attempt)}
     parameters: SessionCreateParams = {
@@ -123,7 +124,7 @@ def page_parameters(
 
 
 def _card_options(request: HostedPageRequest) -> SessionCreateParamsPaymentMethodOptionsCard:
-    """Return the options for cards: which cards the page refuses, and if 3-D Secure is required."""
+    """Return the page's options for cards: which it refuses, and whether 3-D Secure is required."""
     card: SessionCreateParamsPaymentMethodOptionsCard = {}
     if request.refuse_funding:
         card["restrictions"] = {
@@ -492,8 +493,8 @@ def outcome_of(
     """Return the outcome of a page from its Checkout Session.
 
     If the SetupIntent has succeeded, the card is stored at Stripe and must be kept or discarded,
-    even if the status of the session is different. If the card was detached or its customer was
-    deleted, the card can never be charged, and the outcome is that the page is closed.
+    whatever the status of the session is. If the card was detached or its customer was deleted, the
+    card can never be charged, and the outcome is that the page is closed.
 
     `completed_at` is when a webhook reported the completion, or None. Raises ProviderUnavailable if
     the response lacks a required field.
@@ -540,9 +541,10 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
     """Return the outcome of a page whose card is not yet, or no longer, attached to a customer.
 
-    Only a webhook reports the time at which the page was completed (`completed_at`). Without it,
-    the latest possible time is the end of the page. Raises ProviderUnavailable if the page has
-    ended and the card may still be attached later, because Pending would end the session.
+    Only a webhook reports when the page was completed (`completed_at`). If no webhook has reported it,
+    the end of the page is used, because the page cannot be completed later. Raises
+    ProviderUnavailable if the page has ended and the card may still be attached later, because
+    Pending would end the session.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()

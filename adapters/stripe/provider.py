@@ -86,7 +86,7 @@ class StripeProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Stripe's id of the account, and then the mode.
+        """Return Stripe's id of the account, a space, and the mode, such as `acct_… live`.
 
         Return None if the key may not read the account.
         """
@@ -104,7 +104,10 @@ class StripeProvider(PaymentProvider):
         return f"{account.id} {self._mode(merchant_account)}"
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Check a merchant account with keys at Stripe, and return the findings for the doctor."""
+        """Check the setup of a merchant account at Stripe, and return the findings for the doctor.
+
+        The account must have keys.
+        """
         with self._call(account) as call:
             urls = [webhooks_url]
             if account == DEFAULT_MERCHANT_ACCOUNT:
@@ -378,8 +381,8 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
 def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
     """Find the page of an attempt if Stripe has saved a failure under its idempotency key.
 
-    Other programs of the merchant may have created sessions for the same customer. Raises
-    ProviderRefused if there is no such page.
+    Sessions that other programs of the merchant have created for the same customer are ignored.
+    Raises ProviderRefused if there is no such page.
     """
     parameters: SessionListParams = {"customer": customer, "status": "open", "limit": 100}
     for session in call.ask(Sessions, call.v1.checkout.sessions.list, parameters).data:

@@ -75,8 +75,9 @@ def read(
 ) -> Sequence[WebhookNotice]:
     """Return a notice about the session, card or guest of an event. Raises WebhookRejected.
 
-    Return an empty sequence for other events. They must be accepted, because a merchant may use the
-    account for other purposes, and Stripe disables an endpoint that refuses events.
+    Return an empty sequence for an event about anything else. It must be accepted, because a
+    merchant may use the account for other purposes, and Stripe disables an endpoint that refuses
+    events.
     """
     _require_signature(delivery, keys, now)
     head = decode_webhook(_HEAD, delivery.body)
@@ -114,7 +115,7 @@ def completed_at(evidence: Sequence[Evidence], page: str) -> datetime | None:
 
 
 def refused_cards(evidence: Sequence[Evidence], *, since: datetime) -> int:
-    """Return how many webhooks have reported a refused card since the page was created at `since`."""
+    """Return how many webhooks have reported a refused card since the time `since`."""
     return sum(time >= since for time in _times(REFUSED, evidence))
 
 
