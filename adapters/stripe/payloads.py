@@ -541,8 +541,8 @@ def _method_of(intent: SetupIntent) -> CollectedMethod:
 def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: datetime) -> Outcome:
     """Return the outcome of a page whose card is not yet, or no longer, attached to a customer.
 
-    Only a webhook reports when the page was completed (`completed_at`). If no webhook has reported it,
-    the end of the page is used, because the page cannot be completed later. Raises
+    Only a webhook reports when the page was completed (`completed_at`). If no webhook has reported
+    it, the end of the page is used, because the page cannot be completed later. Raises
     ProviderUnavailable if the page has ended and the card may still be attached later, because
     Pending would end the session.
     """

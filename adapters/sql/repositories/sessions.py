@@ -51,7 +51,9 @@ from domain.sessions.session import (
 )
 
 MAX_REFUSED_CARDS_EXAMINED: Final = 10_000
-"""The maximum number of refused cards that are counted by center. The latest cards are counted."""
+"""The maximum number of refused cards that are counted by center. If there are more, only the latest
+are counted.
+"""
 
 _SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
 _REFUSED_CARDS = Rows("refused_cards", RefusedCard, key=("token_id", "attempt", "number"))
@@ -60,7 +62,7 @@ _COUNTED: Final = {
     Counted.SESSIONS: ("card_sessions", "created_at"),
     Counted.REFUSED_CARDS: ("refused_cards", "refused_at"),
 }
-"""The table of the entries that a limit counts, and the column with the time of an entry."""
+"""For each kind of limit, the table of the counted entries, and the column with their time."""
 
 _COUNTED_PER: Final = {
     # The condition is written with NOT, so that SQLite searches the few rows of the guest
@@ -544,7 +546,7 @@ class SqlEvidenceLog(Repository, EvidenceLog):
 
 
 class SqlIdempotencyKeys(Repository, IdempotencyKeys):
-    """Stores for each idempotency key of a caller the session to which it refers."""
+    """Stores the idempotency keys of callers, each with the session to which it refers."""
 
     @override
     def get(self, caller: CallerName, key: str, *, since: datetime) -> TokenId | None:
