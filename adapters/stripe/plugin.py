@@ -30,8 +30,8 @@ ACCOUNT_SETTINGS: Final = AccountSettings(
 )
 API_BASE_SETTING: Final = "CARDONFILE_STRIPE_API_BASE"
 SDK_LOG: Final = "STRIPE_LOG"
-"""The environment variable that makes the SDK print what it sends and receives. The SDK reads it once,
-at import.
+"""The environment variable that makes the SDK print what it sends and receives. The SDK reads it
+once, at import.
 """
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _SECRET = re.compile(r"whsec_[!-~]+")

@@ -13,8 +13,8 @@ from typing_extensions import override
 from adapters.psp.http import HttpClient, Response, RetryPolicy
 
 _PASSED_ON: Final = frozenset({"date", "request-id", "idempotent-replayed", "retry-after"})
-"""The headers of responses that are passed to the SDK, because the adapter needs them. The SDK would
-print others, such as notices, to standard error.
+"""The headers of responses that are passed to the SDK, because the adapter needs them. The SDK
+would print others, such as notices, to standard error.
 """
 
 

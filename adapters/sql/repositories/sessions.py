@@ -51,8 +51,8 @@ from domain.sessions.session import (
 )
 
 MAX_REFUSED_CARDS_EXAMINED: Final = 10_000
-"""The maximum number of refused cards that are counted by center. If there are more, only the latest
-are counted.
+"""The maximum number of refused cards that are counted by center. If there are more, only the
+latest are counted.
 """
 
 _SESSIONS = Rows("card_sessions", CardSession, key=("token_id",))
