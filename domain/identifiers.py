@@ -41,7 +41,7 @@ EventId = NewType("EventId", str)
 EndpointId = NewType("EndpointId", str)
 """The id of an endpoint that receives events."""
 WorkerId = NewType("WorkerId", str)
-"""The id of a background worker, from its start to its end."""
+"""The id of one run of a background worker."""
 
 
 class PspAccount(NamedTuple):

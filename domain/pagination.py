@@ -36,7 +36,7 @@ class PageRequest:
         """Parse the values of the query parameters `page` and `size`. No value means the default.
 
         Raises TooManyItems if the size is over 100. Raises PageParameterInvalid for a value that is
-        not a plain decimal number of at least 1, and for several values.
+        not a plain decimal number of at least 1, and if a parameter is repeated.
         """
         page = _parse_number("page", pages, DEFAULT_PAGE)
         size = _parse_number("size", sizes, DEFAULT_SIZE)

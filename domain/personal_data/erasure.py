@@ -57,9 +57,9 @@ class Erasure:
         return replace(self, erased_at=erased_at, due_at=next_retry(erased_at, now))
 
     def due_after(self, *times: datetime, now: datetime) -> Erasure:
-        """Return a copy of this erasure whose next check is due after all `times`.
+        """Return a copy of this erasure whose next check waits for the latest of `times`.
 
-        The next check also waits until `may_be_done` is true. The check is due in 30 seconds at
+        The check also waits until `may_be_done` is true. In any case, it is due in 30 seconds at
         the earliest, and in an hour at the latest.
         """
         may_be_done_at = self.erased_at + MAX_REQUEST_DURATION
@@ -134,11 +134,11 @@ class Erasures(Protocol):
         ...
 
     def due(self, now: datetime, *, at_most: int) -> Sequence[Erasure]:
-        """Return at most `at_most` due erasures, those that have been due longest first."""
+        """Return at most `at_most` due erasures, in the order in which they became due."""
         ...
 
     def count_unfinished(self) -> Waiting:
-        """Return how many erasures are not done, and when the oldest of these guests was erased."""
+        """Return how many erasures are not done, and when the first of these guests was erased."""
         ...
 
     def unfinished(self) -> Sequence[Erasure]:
@@ -175,9 +175,8 @@ class ErasureFile(Protocol):
     def erased(self) -> Mapping[GuestId, AtPsps]:
         """Return every guest in the file with the guest's references, in the order of the lines.
 
-        If a backup that lacks a merge is restored, the merged guest exists again, and another guest
-        can be merged into that guest. In this case, the later merge applies, and the guest who was
-        merged first is left out.
+        A restored backup may lack the merge of guest A into guest B. If guest C is then merged into
+        A, this later merge applies, and A is left out.
         """
         ...
 

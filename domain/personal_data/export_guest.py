@@ -40,8 +40,8 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class ExportGuest:
     """Use case: return all data that is stored about a guest, as nested records by name.
 
-    The export contains personal data, but nothing that gives access: sessions' tokens are cut to
-    their beginning, and the fields in _HIDDEN are left out. Each export is noted in the audit trail
+    The export contains personal data, but nothing that gives access: sessions' tokens are shortened
+    to a prefix, and the fields in _HIDDEN are left out. Each export is noted in the audit trail
     before it is returned. Raises InvalidField, or GuestNotFound if nothing is stored about the
     guest.
     """
@@ -119,7 +119,10 @@ def _on_file(unit: UnitOfWork, guest_id: GuestId) -> dict[str, object]:
 
 
 def _shown(value: Any, tokens: Collection[TokenId]) -> Any:  # a value of any type
-    """Return a value with its records converted to mappings, without anything that gives access."""
+    """Return a value with its records converted to mappings, without anything that gives access.
+
+    The fields in _HIDDEN are left out, and `tokens` are shortened to a prefix in all texts.
+    """
     if is_dataclass(value):
         hidden = _HIDDEN.get(type(value), ())
         names = [field.name for field in fields(value) if field.name not in hidden]

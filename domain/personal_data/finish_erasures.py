@@ -41,7 +41,7 @@ class FinishErasures:
     When the guest's sessions are over and the tokens are discarded, each PSP is asked to delete the
     guest, except at closed merchant accounts. Then references, tokens and `redirect_uri`s are
     cleared, and overwritten in the files of the database. If a PSP cannot delete guests, an expired
-    session keeps its page, because a card that appears late can only be discarded through the page.
+    session keeps its page: if the PSP reports a card late, the page is needed to discard the card.
 
     To finish a merge, records that were stored for the merged guest after the merge are moved to
     the remaining guest. Both guests are also added to `file`, in case the process that merged them
@@ -198,8 +198,8 @@ class FinishErasures:
     ) -> bool:
         """Clear the references and tokens that the calls to PSPs needed, and return True.
 
-        Return False, and keep this data, if something has appeared meanwhile about which a PSP
-        must still be called, such as a card.
+        Return False, and keep this data, if a PSP must be called once more, for example because a
+        card has appeared meanwhile.
         """
 
         def blank(unit: WriteUnit) -> bool:
@@ -272,7 +272,10 @@ class FinishErasures:
 
 
 def _discarding(unit: UnitOfWork, at_psps: AtPsps) -> Sequence[tuple[PspAccount, datetime]]:
-    """Return the merchant account and the time of the next attempt for each token to discard."""
+    """Return the merchant account and the due time of each discard that is not done.
+
+    `at_psps` are the guest's references at PSPs.
+    """
     return [
         (psp_account, discard.due_at)
         for psp_account, reference in at_psps

@@ -37,7 +37,7 @@ class Replacing(StrEnum):
     PENDING = "pending"
     REPLACED = "replaced"
     ON_FILE = "on_file"
-    """The guest entered a card that is on file, so no card was replaced."""
+    """The guest typed in a card that was already on file, so no card was replaced."""
     FAILED = "failed"
 
 

@@ -123,8 +123,8 @@ def configuration_of(unit: UnitOfWork, center_id: CenterId) -> PaymentConfigurat
 def may_be_replaced(account: Account, running: Sequence[Agreement], now: datetime) -> bool:
     """Return whether the guest may replace a card.
 
-    The card must be on file without an end date, or guarantee a booking that is not over yet. For
-    any other card, the guest would have to allow more charges to the new card than to the old card.
+    The card must be on file without an end date, or guarantee a booking that is not over yet. To
+    replace any other card, the guest would have to agree to more charges than the old card allows.
     `running` are the card's running agreements.
     """
     return account.keep_until is None or any(each.is_open(now) for each in running)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from domain.identifiers import CardToken, GuestReference
 
 EXPIRY_NOTICES: Final = (30, 7)
-"""How many days before a card's last day each of its expiry events is sent."""
+"""How many days before a card's last day its expiry events are sent."""
 
 
 class Funding(StrEnum):

@@ -147,7 +147,7 @@ class HostedPageRequest:
 
     @property
     def guest_key(self) -> str:
-        """A key of the guest at the PSP, made from the guest, the center and the page's details."""
+        """The guest's key at the PSP, made from `guest_id`, `center_id` and `prefill`."""
         if self.center_id is None:
             return self.guest_id
         return f"{self.guest_id}:{self.center_id}:{self.prefill}"
@@ -307,8 +307,8 @@ class NoCardCollected(RefusalsOnPage):
     """The PSP has stored something that can be charged, but that cannot be kept on file.
 
     It is either something other than a card, such as a bank account, or a card without a field that
-    must be stored, such as the expiry date. In the second case, `missing` is the PSP's name of that
-    field, which is one word. The page is over. `token` is never stored, and must be discarded.
+    must be stored, such as the expiry date. In the second case, `missing` is the PSP's one-word
+    name for that field. The page is over. `token` is never stored, and must be discarded.
     """
 
     guest_reference: GuestReference

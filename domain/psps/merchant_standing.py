@@ -15,9 +15,9 @@ class MerchantStanding:
     """Whether the PSP is still called for a merchant account, and whether its keys may be wrong.
 
     - `closed_at`: when an operator closed the account here. After that, the PSP is not called.
-    - `stopped_at`: when the PSP did not know so many of the stored cards that the keys may be
-      wrong. After that, cards that the PSP does not know are no longer removed.
-    - `confirmed_at`: when an operator confirmed the keys, so that such cards are removed again.
+    - `stopped_at`: when the service stopped removing cards that the PSP does not know. There were
+      so many of them that the keys may be wrong.
+    - `confirmed_at`: when an operator confirmed the keys, so that the removals could resume.
     """
 
     provider: ProviderName
@@ -39,7 +39,7 @@ class MerchantStanding:
     def confirmed(self, now: datetime) -> MerchantStanding:
         """Return the new standing after an operator confirmed the keys.
 
-        Cards that the PSP does not know are then removed again.
+        The removal of cards that the PSP does not know then resumes.
         """
         return replace(self, stopped_at=None, confirmed_at=now)
 

@@ -62,8 +62,8 @@ class ProviderUnavailable(Exception):
 class ProviderRefused(Exception):
     """The PSP rejected the call, which had no effect. The same call would be rejected again.
 
-    `details` are logged when an outage of this kind begins. If `start` created or changed the guest
-    at the PSP before the rejection, `guest_reference` is the PSP's reference for the guest.
+    `details` are logged when the PSP begins to reject calls. If `start` created or changed the
+    guest at the PSP before the rejection, `guest_reference` is the PSP's reference for the guest.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ No PSP is known to need longer until all of its machines know a new object.
 
 
 def is_confirmed(unknown_since: datetime | None, now: datetime) -> bool:
-    """Return whether NotFound is final, because it was first raised at least 10 minutes ago.
+    """Return whether NotFound was first raised at least 10 minutes ago, and is therefore final.
 
     `unknown_since` is when NotFound was first raised for the object, provided that every response
     since then was NotFound too. It is None if this is the first NotFound.

@@ -28,11 +28,10 @@ def require_below_limits(
 ) -> bool:
     """Raise CardLimitReached if the guest, the caller or the center has reached a limit.
 
-    The limits of a center are raised for honest guests, because one person with a few customer
-    accounts at a shop can exhaust these limits. For a guest without a refused card in the last 24
-    hours, each limit of the center is five times as high. If the center has reached the usual
-    limit, such a guest must click before a page is created. Programs that follow links do not
-    click.
+    One person with a few customer accounts at a shop can exhaust the limits of a center. For a
+    guest without a refused card in the last 24 hours, each of these limits is therefore five times
+    as high. If the center has reached the usual limit, such a guest must click before a page is
+    created. Programs that follow links do not click.
 
     Return whether the guest must click. Changes nothing. CardLimitReached states how long to wait
     until all limits allow a session.

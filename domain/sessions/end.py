@@ -72,7 +72,7 @@ class Failure:
     """The code, message and type of the refusal for which a session failed.
 
     Sessions that failed before types were stored have no type. Their type is derived from the
-    code and the message. Raises ValueError if no session can have failed with these values.
+    code and the message. Raises ValueError if no refusal of that time has this code and message.
     """
 
     code: int
@@ -128,7 +128,7 @@ class EndingSession(WorkAtPsp):
     def reason_of_end(self) -> str | None:
         """The reason why the session ended without a card, or None.
 
-        The reason is either the type of the refusal, or `cancelled`, or `not_finished`.
+        The reason is the type of the refusal, `cancelled` or `not_finished`.
         """
         if self.failure is not None:
             return self.failure.type
@@ -170,10 +170,10 @@ class EndingSession(WorkAtPsp):
         return self._ended(Ending.NO_CARD, now, self)
 
     def _ended(self, ending: Ending, now: datetime, ended: Self) -> Self:
-        """Return `ended` with the status that follows from the cause `ending`.
+        """Return the new state of this session after it ended for the cause `ending`.
 
-        If NEXT_STATUS does not contain the transition, this session is returned with its present
-        status. In both cases, the PSP is no longer polled.
+        `ended` is a copy of this session with the other changes. If NEXT_STATUS does not contain
+        the transition, nothing changes, except that the PSP is no longer polled.
         """
         status = NEXT_STATUS.get((self.status, ending))
         after = replace(ended, status=status, ended_at=now) if status else self

@@ -28,8 +28,8 @@ After this time, the process that made the call is presumed to have been killed.
 class Progress(StrEnum):
     """The last step of the guest.
 
-    CANCELLED also means that the page ended without a card, or that the client cancelled the
-    session.
+    CANCELLED means that the guest left without a card, that the guest returned from a page that is
+    over without a card, or that the session was cancelled.
     """
 
     CREATED = "created"
@@ -87,7 +87,7 @@ class PolledSession(EndingSession):
     def has_attempt_of(self, earlier: Self) -> bool:
         """Return whether the attempt is still the same as in `earlier`, a former state of the session.
 
-        Times of unknown pages, and the browsers in which the guest agreed, are not compared.
+        `unknown_since` and the guest's agreement are not compared.
         """
         ours, theirs = (
             each.attempt
@@ -299,8 +299,8 @@ class PolledSession(EndingSession):
     def due_for_earlier_page(self, now: datetime) -> Self:
         """Return a copy of this session that is due, so that an earlier page is checked.
 
-        Even a settled session becomes due. The session is due as soon as a browser's request may
-        ask the PSP, or earlier if it was already due earlier.
+        The session is due as soon as a browser's request may ask the PSP, or at its present
+        `due_at` if that is earlier. This also applies to a settled session.
         """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)
@@ -312,9 +312,9 @@ class PolledSession(EndingSession):
         The PSP has not reported the outcome of that page yet. The session is due in POLL_EVERY, or
         at its present `due_at` if that is earlier.
 
-        `since` is the state of the session when it was leased. If the session is settled and its
-        `due_at` is still the same as in `since`, `due_at` is only the end of the lease. In this
-        case, the session is due in POLL_EVERY, even if the lease ends earlier.
+        `since` is the state of the session when it was leased. If a settled session still has
+        the same `due_at`, this time is only the end of the lease. In this case, the session is due
+        in POLL_EVERY, even if the lease ends earlier.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at

@@ -78,20 +78,17 @@ class RefusedCards(Protocol):
     def reached(
         self, limits: Sequence[CardLimit], session: CardSession, *, since: datetime
     ) -> Mapping[CardLimit, datetime]:
-        """Return the limits that are reached, each with the time of the entry that decides.
+        """Return the limits that are reached, each with the time of its n-th latest entry.
 
         The entries of a limit are the sessions or refused cards of the session's guest, caller or
         center. They are counted for COUNTED_FOR, beginning at `since`. The session itself need not
         be stored.
 
-        If a limit's `at_most` is n, the limit is reached if it has at least n entries. It stays
-        reached until its n-th latest entry is older than WINDOW. This entry decides, so its time is
-        returned.
+        The limit's `at_most` is n. The limit is reached if it has at least n entries, and it stays
+        reached until its n-th latest entry is older than WINDOW.
 
-        A call reads n entries of an index for each limit. For a limit on a guest at one center, it
-        reads all entries of the guest. In a write unit, this call also locks the guest. Other write
-        units that make this call for the guest wait until the first unit ends, and then see the
-        entries that it has added.
+        In a write unit, this call also locks the guest. Other write units that make this call for
+        the guest wait until the first unit ends, and then see the entries that it has added.
         """
         ...
 

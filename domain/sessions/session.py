@@ -53,8 +53,8 @@ each page may prolong the session, and every session must end.
 
 DAY: Final = timedelta(days=1)
 TIME_TO_TYPE: Final = timedelta(hours=1)
-"""The time that a guest needs to type in a card. A page that is created less than this time before
-the link becomes old does not contain the guest's details.
+"""The time that a guest needs to type in a card. A page contains the guest's details only if it is
+created at least this long before the link is 24 hours old.
 """
 
 CLEARED_BY_ERASURE: Final[dict[str, Any]] = {
@@ -69,8 +69,8 @@ CLEARED_BY_ERASURE: Final[dict[str, Any]] = {
 each field has its own type.
 """
 CLEARED_WHEN_OVER: Final[dict[str, Any]] = {"redirect_uri": "", "link_key": None}
-"""The fields that an erasure clears once the session is over, apart from `attempt`, whose consent
-stays.
+"""The fields that an erasure clears once the session is over. `attempt` is cleared separately,
+because its consent is kept.
 """
 
 
@@ -123,7 +123,8 @@ class CardSession(PolledSession, RequestedSession):
     - `configuration` is the center's payment configuration at the time of add-card.
     - `shows_guest` is whether the page may show the guest's name and email address, because the
       caller may read them.
-    - `link_key` opens the link. It is None in sessions from earlier releases, whose token opens it.
+    - `link_key` is the secret of the link. It is None in sessions from earlier releases, whose
+      links contain the session's token instead.
     - `trace` is the trace of the add-card request.
     - `replaces` is the card that the guest replaces on the guest's own page, or None.
 
@@ -206,7 +207,10 @@ class CardSession(PolledSession, RequestedSession):
         return self.token_id[:TOKEN_PREFIX_LENGTH]
 
     def psp_guest(self, request: HostedPageRequest) -> PspGuest:
-        """Return the key of the guest's reference at the PSP for the page of a request."""
+        """Return the key under which the guest's reference at the PSP is stored.
+
+        `request` is the request for the page. The details on the page are a part of the key.
+        """
         psp, account = self.configuration.provider, request.merchant_account
         return PspGuest(psp, account, self.guest_id, self.center_id, request.prefill)
 
@@ -219,9 +223,9 @@ class CardSession(PolledSession, RequestedSession):
 
     @property
     def old_at(self) -> datetime:
-        """The time at which the link becomes old.
+        """The time at which the link is 24 hours old.
 
-        From then on, the person who opens the link may not be the guest.
+        A person who opens the link after that might not be the guest.
         """
         return self.created_at + DAY
 
@@ -243,7 +247,7 @@ class CardSession(PolledSession, RequestedSession):
     def may_have_details(self, now: datetime) -> bool:
         """Return whether a page that is created now may contain the guest's details.
 
-        The person who opens an old link may not be the guest. A page with details must therefore
+        A person who opens an old link might not be the guest. A page with details must therefore
         end before the link is old.
         """
         return not self.is_old(now + TIME_TO_TYPE)
@@ -331,7 +335,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def make_pages_due(
         self, guest_id: GuestId, now: datetime, *, except_for: TokenId | None = None
     ) -> None:
-        """Make the guest's open sessions with an open page due at `now`.
+        """Set `due_at` to `now` in all open sessions of the guest that have an open page.
 
         The session `except_for` is left out. The sessions are locked in the order of their ids.
         This call may wait for other units, so the caller must not hold any lock yet.
@@ -401,10 +405,10 @@ class CardSessions(WorkAtPsps, Protocol):
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> bool:
         """Clear the guest's data in those sessions of the guest that cannot be decoded.
 
-        An open session keeps the data that is needed to ask the PSP about its page until
-        `expires_at`, because a release that can decode the session may still settle it. If
-        `expires_at` has passed, the session is ended, and that data is cleared too. Consents are
-        kept. Return True if none of these sessions is open any longer.
+        Until `expires_at`, an open session keeps the data with which the PSP can be asked about its
+        page, because a release that can decode the session may still settle it. After `expires_at`,
+        the session is ended, and that data is cleared too. Consents are kept. Return True if none
+        of these sessions is open any longer.
         """
         ...
 
@@ -441,12 +445,12 @@ class CardSessions(WorkAtPsps, Protocol):
     def count(
         self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
     ) -> Sequence[CountedResult]:
-        """Count the results of the sessions created since the given time, most frequent first.
+        """Count the results of the sessions created since the given time.
 
         Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant
-        account, such as `fake/default`. If `by` is None, all sessions are in the group "". An open
-        session that was due before `overdue_before` counts as overdue. All of these sessions are
-        read.
+        account, such as `fake/default`. If `by` is None, all sessions are in the group "". In each
+        group, the most frequent results come first. An open session that was due before
+        `overdue_before` counts as overdue. This reads every session since the given time.
         """
         ...
 

@@ -53,11 +53,12 @@ class OnFile:
 
     `accounts` are the guest's active accounts at the center, and `removed_by_guest` are the
     accounts there that the guest removed. If the session has an agreement, `open_agreements` is the
-    number of open agreements of each account. `discard` is the discard of the collected token, or
-    None.
+    number of open agreements of each account, without those that the session replaces. `discard` is
+    the discard of the collected token, or None.
 
-    If the guest replaces a card, `has_bookings` is whether all agreements of that card still run.
-    The guest, the center or its payment configuration may have been deleted since add-card.
+    If the guest replaces a card, `has_bookings` is whether all agreements that the session replaces
+    still run. `has_guest`, `has_center` and `has_configuration` are whether these records still
+    exist, because they may have been deleted since add-card.
     """
 
     accounts: Sequence[Account]
@@ -77,8 +78,8 @@ class Verdict:
     - `session` replaces the current session.
     - `added` is a new account.
     - `renewed` replaces the stored account that has the same id.
-    - `kept` is an account whose card stays as it is, because the result is outdated. Its
-      `keep_until` may be later than before.
+    - `kept` is an account whose card stays as it is, because the collected card is older. The
+      account's `keep_until` may be later than before.
     - `doubted` is the account of a card that the guest typed in again. The card is read at the PSP
       at once, because the PSP may have lost it.
     - `consent` is the consent for the account that is added, renewed or kept.
@@ -100,7 +101,7 @@ class Verdict:
 
     @property
     def account_events(self) -> Iterator[tuple[EventType, Account]]:
-        """The events about accounts. The event about the session depends on its status instead."""
+        """The events about accounts, without the event about the session."""
         if self.added is not None:
             yield EventType.ACCOUNT_STORED, self.added
         if self.renewed is not None:

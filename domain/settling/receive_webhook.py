@@ -101,8 +101,7 @@ class ReceiveWebhook:
     ) -> list[WebhookNotice]:
         """Return the notices in the order in which records are locked: sessions by id, then cards.
 
-        In another order, this unit and a unit that makes the pages of a guest due could wait for
-        each other.
+        In any other order, this unit could deadlock with a unit that makes a guest's pages due.
         """
         if len(notices) == 1:
             return notices
@@ -121,9 +120,8 @@ class ReceiveWebhook:
     def _would_make_due(self, provider: ProviderName, notice: WebhookNotice) -> bool:
         """Return whether an unsigned notice would make a session due earlier.
 
-        Return False if the notice does not identify a session. Also return False if the notice
-        arrives again before the PSP may be asked about the session again. Such notices are ignored,
-        and nothing is written to the storage.
+        Return False if the notice does not identify a session, or if the session is already due at
+        the earliest possible time. Such notices are ignored, and nothing is written to the storage.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)

@@ -356,7 +356,10 @@ def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected
 def _due_for_earlier_pages(
     unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
 ) -> CardSession:
-    """Return the session, made due if the outcome of one of its earlier pages is still unknown."""
+    """Return the session, which is due soon if the PSP must still be asked about an earlier page.
+
+    `since` is the state of the session when the PSP was asked.
+    """
     if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
         return session.waiting_for_earlier_page(now, since=since)
     return session.postponed(None) if session.is_settled else session
@@ -370,7 +373,11 @@ def _steps(
     declined: int,
     is_discarded: bool,
 ) -> Sequence[SessionStep]:
-    """Return the steps of the session and its cards, in the order in which they are logged."""
+    """Return the steps of the session and its cards, in the order in which they are logged.
+
+    `current` and `changed` are the session before and after the outcome. `declined` is how many
+    cards the PSP has newly refused. `is_discarded` is whether the discard of a token was scheduled.
+    """
     steps = [SessionStep(Step.DECLINED, changed) for _ in range(declined)]
     if steps and outcome is not None:
         # The PSP gives a reason for the last refused card only.
