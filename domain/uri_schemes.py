@@ -382,7 +382,7 @@ _UNREGISTERED: Final = frozenset(
         "x-web-search",
     ]
 )
-"""Other schemes that browsers, Windows, macOS, iOS, Android and their shells open by themselves."""
+"""Other schemes that browsers, common programs, Windows, macOS, iOS or Android open."""
 
 _FAMILIES: Final = re.compile(
     r"(?:chrome|itms|microsoft|moz|ms|web|x-apple|x-help)[-+].*|(?:microsoft|x-apple)\..*"
@@ -391,7 +391,10 @@ _FAMILIES: Final = re.compile(
 
 
 def belongs_to_others(scheme: str) -> bool:
-    """Return whether `scheme`, in lower case, cannot be the custom scheme of a shop's app."""
+    """Return whether `scheme` belongs to a browser, an operating system or a registered protocol.
+
+    Such a scheme cannot be the custom scheme of a shop's app. `scheme` is in lower case.
+    """
     return (
         scheme in _REGISTERED or scheme in _UNREGISTERED or _FAMILIES.fullmatch(scheme) is not None
     )

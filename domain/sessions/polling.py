@@ -16,7 +16,7 @@ POLL_AFTER: Final = (timedelta(seconds=30), timedelta(minutes=2), timedelta(minu
 POLL_EVERY: Final = timedelta(minutes=10)
 
 ASK_AGAIN_AFTER: Final = timedelta(seconds=2)
-"""How much time must pass after the PSP's answer before a browser's request may ask it again."""
+"""How much time must pass after the PSP's answer before a browser's request may ask again."""
 
 ANSWERED_WITHIN: Final = timedelta(seconds=5)
 """How long a call that asks the PSP about a session may take.

@@ -66,7 +66,10 @@ class CloseAccount:
     note_act: NoteAct
 
     def count(self, psp_account: PspAccount) -> Affected:
-        """Count the records that a call would affect. Changes nothing. Raises InvalidField."""
+        """Count the records that closing the account would affect.
+
+        Changes nothing. Raises InvalidField.
+        """
         return self._left(psp_account).affected
 
     def __call__(self, psp_account: PspAccount) -> Affected:
