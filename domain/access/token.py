@@ -113,7 +113,7 @@ class AccessTokens(Protocol):
         ...
 
     def get(self, token_hash: str) -> AccessToken | None:
-        """Return the token with this hash, even if it is expired or revoked, or return None."""
+        """Return the token with this hash, or None. Expired and revoked tokens are returned too."""
         ...
 
     def all(self) -> Sequence[AccessToken]:

@@ -54,8 +54,8 @@ class Agreement:
     None once the agreement has ended.
 
     `ended_at` is when this service ended the agreement, or learned that it had ended. `stated_at`
-    is when the agreement ended according to the shop. `reason` is None if the booking was over and
-    the shop has not stated a reason.
+    is when the agreement ended according to the shop. `reason` is the reason that the shop stated,
+    REPLACED if the guest replaced the agreement, or None.
     """
 
     agreement_id: AgreementId
@@ -137,8 +137,9 @@ def general_among(
 ) -> Sequence[GivenConsent]:
     """Return those of the `consents` that also allow charges unrelated to a booking.
 
-    `consents` and `agreements` are about the same card. If the guest did not tick the box on the
-    page, the stored consent contains the text of the agreement. Such a consent is not returned.
+    `consents` and `agreements` are about the same card. If the guest did not tick the box for other
+    charges on the page, the stored consent contains the text of the agreement. Such a consent is
+    not returned.
     """
     of_bookings = {each.token_id: each.shown.version for each in agreements}
     return [each for each in consents if each.version != of_bookings.get(each.token_id)]
@@ -170,7 +171,7 @@ class Agreements(Protocol):
         """Return the agreements that belong to an account or were moved from it, oldest first.
 
         An agreement that was moved no longer names the account. It is found through its session,
-        in which the guest typed in the account's card or used that card.
+        in which the guest typed in the account's card or used the card on file.
         """
         ...
 

@@ -22,9 +22,10 @@ from domain.storage import UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseReservationText:
-    """Step: choose the text about a booking for a guest, as `ChooseConsent` chooses a consent.
+    """Step: choose the text about a booking in the guest's language, and fill in its values.
 
-    If the center removed its English text after the session was created, the shipped text is used.
+    The language is chosen as in `ChooseConsent`. If the center removed its English text after the
+    session was created, the shipped English text is used.
     """
 
     psps: Mapping[ProviderName, LoadedPsp]

@@ -25,9 +25,10 @@ anybody with the link can click.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherBooking:
-    """Another booking to which the guest agrees with the same click, and the text about it.
+    """Another booking whose terms the guest accepts with the same click, and the text about it.
 
-    A guest who replaces a card agrees again to all bookings that the card guarantees.
+    A guest who replaces a card accepts once more the terms of all bookings that the card
+    guarantees.
     """
 
     terms: AgreementTerms
@@ -55,7 +56,7 @@ class ShownAgreement:
 
     @property
     def on_psp_page(self) -> Consent:
-        """The line about the booking, as the `Consent` that the PSP's page shows."""
+        """The line about the booking that the PSP's page shows, as a `Consent`."""
         text = self.text
         return Consent(version=text.version, text=text.on_psp_page, language=text.language)
 
@@ -70,7 +71,7 @@ class ShownAgreement:
     ) -> AgreementClick:
         """Return the record of a click on the button. `keeps` is whether the box was ticked.
 
-        `card` is the card on file that the page offered, such as `visa 4242`, or None.
+        `card` is the card on file that the guest used, such as `visa 4242`, or None.
         """
         return AgreementClick(
             attempt=attempt,
@@ -147,7 +148,7 @@ def click_for(
     opened the attempt's page, because that release did not ask for a click.
 
     The browser in which the guest typed in the card is unknown. The returned click therefore
-    includes `general` only if, up to that time, the latest click in each browser includes it.
+    includes `general` only if the latest click in every browser up to that time includes it.
     """
     same = [each for each in clicks if each.attempt == attempt]
     if not same:

@@ -112,8 +112,7 @@ def values_of(
 
     A placeholder maps to None if the booking or the center does not have the value. `cancel_by` is
     also None if that time has passed. `kept_until` is the time after which the card is removed.
-    Times are in UTC if the center has no time zone. Only a center without texts about bookings can
-    be without a time zone.
+    Times are in UTC if the center has no time zone.
     """
     zone = settings.time_zone or "UTC"
 
@@ -156,9 +155,9 @@ class ReservationTexts(Protocol):
 
 
 def _left_to_right(value: str | None) -> str | None:
-    """Isolate an address or a phone number from the direction of the surrounding text.
+    """Enclose an address or a phone number in control characters that keep it left to right.
 
-    Without isolates, Arabic text would show the plus sign of a phone number at its end, and the
+    In Arabic text, the plus sign of a phone number would otherwise be shown at its end, and the
     last slash of an address at its beginning.
     """
     return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"

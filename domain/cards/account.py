@@ -76,9 +76,9 @@ class Account(Card, WorkAtPsp):
     """A payment account: the card on file of one guest at one center.
 
     The account is active until `removed_at` is set. There is at most one active account for each
-    guest, center, merchant account and fingerprint. `token_id` is the session that stored the card,
-    and a session stores at most one account. If the card was imported, `token_id` does not name a
-    session.
+    combination of guest, center, merchant account and fingerprint. `token_id` is the session that
+    stored the card, and a session stores at most one account. If the card was imported, `token_id`
+    does not name a session.
 
     One of a guest's active accounts at a center is the default. It is the first account until the
     guest's default is changed. If the default is removed, the newest remaining account becomes the
@@ -96,8 +96,8 @@ class Account(Card, WorkAtPsp):
     `due_at` is the time of the next reading of the card at the PSP. `asked_at` is when the account
     was last leased for a reading. `read_at` is the time by the PSP's clock at which the card was
     last read; it is None if the card has not been read since `consented_at`. `refusals` counts the
-    readings since `refused_since` at which the PSP did not know the card. The n-th such reading is
-    counted only if it happens at least (n - 1) * MIN_REFUSAL_INTERVAL after `refused_since`.
+    readings since `refused_since` at which the PSP did not know the card, as described at
+    MIN_REFUSAL_INTERVAL.
     """
 
     account_id: AccountId
@@ -160,8 +160,8 @@ class Account(Card, WorkAtPsp):
         """Return a copy of this account that is kept at least until `keep_until`.
 
         A `keep_until` of None means that the account is kept without an end date. If this account
-        has no end date, neither has the copy. If the copy loses the end date that this account has,
-        it has the given `consent_version`.
+        has no end date, neither has the copy. If this account has an end date but the copy has
+        none, the copy gets the given `consent_version`.
         """
         longest = longest_kept(self.keep_until, keep_until)
         is_now_kept = longest is None and self.keep_until is not None
@@ -234,9 +234,8 @@ class Account(Card, WorkAtPsp):
     def refused(self, now: datetime) -> Account:
         """Return a copy of this account that records a refusal at the time `now`.
 
-        A refusal is a reading at which the PSP did not know the card. The next reading is scheduled
-        as if the PSP had not responded. The n-th refusal is counted only if it comes at least
-        (n - 1) * MIN_REFUSAL_INTERVAL after the first refusal.
+        A refusal is a reading at which the PSP did not know the card. It is counted as described at
+        MIN_REFUSAL_INTERVAL. The next reading is scheduled as if the PSP had not responded.
         """
         # This time may come from a clock that was ahead.
         since = min(self.refused_since or now, now)
@@ -256,9 +255,9 @@ class Account(Card, WorkAtPsp):
     def waiting(self, now: datetime) -> Account:
         """Return a copy of this account whose next reading is scheduled.
 
-        The reading takes place within 30 days. It also takes place before the account's next expiry
-        notice, as early as READ_BEFORE_NOTICE requires. If it is too late for that, the notice does
-        not affect the time of the reading.
+        The account is read within 30 days, and early enough before its next expiry notice
+        (READ_BEFORE_NOTICE). If it is too late for that, the notice does not affect the time of the
+        reading.
         """
         # The jitter is computed from the account, so that the same history always gives the same
         # times.
@@ -274,7 +273,7 @@ class Account(Card, WorkAtPsp):
     def with_expiry_notice_postponed(self, until: datetime, now: datetime) -> Account:
         """Return a copy of this account whose expiry notice is postponed to `until`.
 
-        The copy is due for reading at once, unless the PSP is not responding. In that case, the
+        The copy is due for reading at once. But if the last attempt to read the card failed, the
         time of the next attempt stays unchanged.
         """
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
@@ -283,7 +282,8 @@ class Account(Card, WorkAtPsp):
     def after_expiry_notice(self, now: datetime) -> Account:
         """Return a copy of this account whose next expiry notice is scheduled.
 
-        If a reading of the account is scheduled, the copy is read before the next notice.
+        A scheduled reading of the account is moved to a time before that notice, unless it is
+        already earlier.
         """
         noted = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, noted.waiting(now).due_at) if self.due_at else ()
@@ -303,8 +303,8 @@ class Account(Card, WorkAtPsp):
 class AccountFilter:
     """The conditions of a search for cards on file. A field that is None is not a condition.
 
-    A card expires on the last day of its month. `agreement_ends_before` finds cards with an open
-    agreement about a booking that ends before that time.
+    A card expires on the last day of its expiry month. `agreement_ends_before` finds cards with an
+    open agreement about a booking that ends before that time.
     """
 
     guest_id: GuestId | None = None
@@ -380,7 +380,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Return those of a guest's removed accounts at a center whose consent the guest withdrew.
+        """Of a guest's removed accounts at a center, return those whose consent was withdrawn.
 
         A removal by the guest counts as a withdrawal. Accounts that cannot be decoded are left out.
         The accounts are not locked.
@@ -498,7 +498,7 @@ class Accounts(WorkAtPsps, Protocol):
     ) -> Page[Account]:
         """Return a page of a center's active accounts that expire before a date, soonest first.
 
-        A card expires on the last day of its month. Cards that expire in the same month are ordered
+        A card expires on the last day of its expiry month. Within a month, the cards are ordered
         by age, oldest first. An account that cannot be decoded is left out of the page, but is
         included in the total.
         """

@@ -76,8 +76,8 @@ class Discard(WorkAtPsp):
     def unknown(self, now: datetime) -> Discard:
         """Return a copy of this discard that records that the PSP does not know the token.
 
-        If the PSP has already given this answer for the time UNKNOWN_FOR, the copy is done. If not,
-        the PSP is asked once more at the end of that time.
+        If the PSP first gave this answer at least UNKNOWN_FOR ago, the copy is done. If not, the
+        PSP is asked once more at the end of that time.
         """
         if is_confirmed(self.unknown_since, now):
             return self.done(now)
@@ -101,10 +101,12 @@ class Discard(WorkAtPsp):
         """Return a copy of this discard that is due at `now`, so that it is done once more.
 
         Call this if the PSP reports a card with this token, which was collected at `collected_at`.
-        If that was after this discard was done, the card is a new card, so the copy has not begun.
-        If not, this discard also applies to the card, which must not be stored. The token is
-        nevertheless discarded once more, because the card may have been collected while the discard
-        was in progress, or the service's clock may be ahead.
+
+        If the card was collected after this discard was done, it is a new card, and the copy has no
+        `begun_at`. If not, the copy keeps `begun_at`, because this discard also applies to the
+        card, which must not be stored. The token is nevertheless discarded once more, because the
+        card may have been collected while the discard was in progress, or the service's clock may
+        be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(
@@ -166,8 +168,8 @@ class Discards(WorkAtPsps, Protocol):
     ) -> Discard | None:
         """Lease a discard that is due and return it, or return None if no discard is due.
 
-        A discard is due from `due_at` on. If `due_at` is later than `latest_due` for a wait of
-        MAX_BACKOFF, a wrong clock has set it, and the discard is due at once. As in
+        A discard is due from `due_at` on. If `due_at` is further ahead than the longest wait
+        (MAX_BACKOFF), a wrong clock has set it, and the discard is due at once. As in
         `CardSessions.take_due`, merchant accounts take turns, and those in `except_at` are left
         out. The lease ends at `until`, which is the `due_at` of the returned discard.
 

@@ -59,8 +59,8 @@ class DiscardToken:
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
         """Lease a discard that is due and return it, or return None if no discard is due.
 
-        The lease lasts one minute. A discard that was leased once must be finished, because the PSP
-        may have been called. Merchant accounts take turns, and those in `except_at` are left out.
+        The lease lasts one minute. Once leased, a discard must be finished, because the PSP may
+        have been called. Merchant accounts take turns, and those in `except_at` are left out.
         If no discard is due, nothing is written.
         """
         now = self.clock.now()
@@ -77,9 +77,10 @@ class DiscardToken:
         )
 
     def __call__(self, discard: Discard) -> Discard:
-        """Call the PSP, unless another process has taken over the discard.
+        """Call the PSP, and return the updated discard.
 
-        Return the updated discard.
+        The PSP is not called, and `discard` is returned unchanged, if another process has taken
+        over the discard, or if an active account now has the token.
         """
         with self.storage.read() as unit:
             if not _is_ours(unit, discard):

@@ -31,7 +31,9 @@ STATED: Final = tuple(each for each in EndOfAgreement if each is not EndOfAgreem
 """The reasons that a shop may state for the end of an agreement."""
 EXPECTED_REASON: Final = f"one of {', '.join(STATED)}"
 MAX_PER_CALL: Final = 100
-"""The maximum number of agreements that one call ends. Meanwhile, the worker's other tasks wait."""
+"""The maximum number of agreements that one call ends. During a call, the worker's other tasks
+wait.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,10 @@ class EndAgreement:
         reasons: Sequence[str],
         ats: Sequence[str],
     ) -> None:
-        """End the agreement. `reasons` and `ats` contain the unparsed values of the query."""
+        """End the agreement.
+
+        `reasons` and `ats` contain the unparsed values of the query parameters `reason` and `at`.
+        """
         caller.require(self.needs)
         if len(reasons) != 1 or reasons[0] not in STATED:
             raise InvalidField("reason", EXPECTED_REASON)

@@ -18,8 +18,8 @@ from domain.storage import Storage, WriteUnit
 
 MAX_PER_UNIT: Final = 100
 MAX_UNITS: Final = 10
-"""The maximum number of units that one call commits. The notices of all cards that expire in a
-month are due on the same day, and other events wait during a call.
+"""The maximum number of units that one call commits. It is small because other events wait during a
+call, and the notices of all cards that expire in a month are due on the same day.
 """
 POSTPONE_BY: Final = timedelta(hours=1)
 WAIT_FOR_PSP: Final = timedelta(days=3)

@@ -92,8 +92,9 @@ class ListAccounts:
     """Use case: return a page of a guest's active payment accounts, oldest first.
 
     Only accounts at centers that the caller may see are returned and counted. `center_ids` contains
-    the unparsed values of the query, at most one; a center id limits the list to that center.
-    Raises UserNotAuthorized, InvalidCenterId, GuestIdNotUsable or GuestNotFound.
+    the unparsed values of the query parameter `center_id`. It may contain one center id, which
+    limits the list to that center. Raises UserNotAuthorized, InvalidCenterId, GuestIdNotUsable or
+    GuestNotFound.
     """
 
     needs = MAY_VIEW_CARDS
@@ -169,9 +170,10 @@ _DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 class ListExpiringCards:
     """Use case: return a page of a center's active payment accounts that expire before a date.
 
-    A card expires on the last day of its month. The cards that expire soonest come first. Expired
-    cards are included unless they were removed. `expires_before` contains the unparsed values of
-    the query. Raises UserNotAuthorized, InvalidCenterId or InvalidField.
+    A card expires on the last day of its expiry month. The cards that expire soonest come first.
+    Expired cards are included unless they were removed. `expires_before` contains the unparsed
+    values of the query parameter with this name. Raises UserNotAuthorized, InvalidCenterId or
+    InvalidField.
     """
 
     needs = MAY_VIEW_CARDS

@@ -14,9 +14,11 @@ from domain.outside import Clock
 from domain.storage import Storage, WriteUnit, do_due
 
 AGREEMENT_ENDED: Final = "agreement_ended"
-"""The reason in the event `account.removed`."""
+"""The `reason` in the event about a card that was removed because its last agreement ended."""
 MAX_PER_CALL: Final = 100
-"""The maximum number of cards that one call removes. Meanwhile, the worker's other tasks wait."""
+"""The maximum number of cards that one call removes. During a call, the worker's other tasks
+wait.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

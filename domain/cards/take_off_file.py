@@ -28,7 +28,8 @@ def take_off_file(
 
     The discard of its token is scheduled, and an event is noted. If the account was the default,
     the newest of `others`, the guest's other active accounts at the center, becomes the default.
-    `by` is as in `note_account_event`. The caller has locked the accounts, and commits the unit.
+    `reason` and `by` are as in `note_account_event`. The caller has locked the accounts, and
+    commits the unit.
     """
     removed = account.removed(now)
     unit.accounts.update(removed)

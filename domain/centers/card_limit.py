@@ -47,11 +47,11 @@ class CardLimit:
 
     @property
     def is_per_guest(self) -> bool:
-        """Whether the limit counts for each guest: `per` is `GUEST` or `GUEST_EVERYWHERE`."""
+        """Whether each guest has a separate count: `per` is `GUEST` or `GUEST_EVERYWHERE`."""
         return self.per in (CountedPer.GUEST, CountedPer.GUEST_EVERYWHERE)
 
     def times(self, factor: int) -> CardLimit:
-        """Return this limit with `at_most` multiplied by a factor."""
+        """Return a copy of this limit with `at_most` multiplied by `factor`."""
         return replace(self, at_most=self.at_most * factor)
 
 

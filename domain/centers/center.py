@@ -72,7 +72,7 @@ class Centers(Protocol):
         ...
 
     def page(self, centers: frozenset[CenterId] | None, request: PageRequest) -> Page[Center]:
-        """Return a page of these centers, sorted by name. None means all centers."""
+        """Return a page of the given centers, sorted by name. None means all centers."""
         ...
 
     def put_many(self, centers: Iterable[Center]) -> None:

@@ -252,7 +252,7 @@ def changed(
 def parse_authentication(value: object) -> Authentication | None:
     """Parse the `authentication` that a client sent. Raises InvalidField.
 
-    `automatic`, null and a missing field return None, because they require nothing.
+    Return None for `automatic`, null and a missing field, because they require nothing.
     """
     if value is None or value == Authentication.AUTOMATIC:
         return None
@@ -297,7 +297,10 @@ class PaymentConfigurations(Protocol):
         ...
 
     def psp_accounts(self) -> frozenset[PspAccount]:
-        """Return every center's merchant account, even if the rest of its row cannot be decoded."""
+        """Return the merchant accounts of all centers.
+
+        They are returned even if the rest of a center's configuration cannot be decoded.
+        """
         ...
 
     def all(self) -> Sequence[PaymentConfiguration]:

@@ -61,7 +61,7 @@ class SetConsent:
         """Switch on the language with the operator's `own` text.
 
         If `own` is None, the shipped text is used. `off` switches the language off. English cannot
-        be switched off; `off` then restores the shipped text.
+        be switched off. For English, `off` restores the shipped text.
         """
         text = None if off else self._text(parse_given_language(language), own)
 
@@ -107,7 +107,7 @@ class SetConsent:
 
 
 def parse_given_language(language: str) -> str:
-    """Return the tag of a language. Raises InvalidField, also for an empty tag."""
+    """Parse a language tag that an operator typed. Raises InvalidField, also for an empty tag."""
     tag = parse_language("language", language)
     if tag is None:
         raise InvalidField("language", "given")

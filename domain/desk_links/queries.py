@@ -28,7 +28,7 @@ from domain.sessions.session import CardSession
 from domain.storage import Storage, UnitOfWork
 
 CARD_IS_SHOWN_FOR: Final = timedelta(seconds=60)
-"""How long the front desk's page shows the stored card."""
+"""How long the front desk's page shows the stored card after the session has ended."""
 
 
 class DeskState(StrEnum):

@@ -141,7 +141,7 @@ class RecordedConsent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStep:
-    """A step of a session, by the clock of this service."""
+    """A step of a session. `at` is its time by the clock of this service."""
 
     at: datetime
     step: str
@@ -221,7 +221,7 @@ class EvidenceSigner(Protocol):
         ...
 
     def public_keys(self) -> Sequence[Mapping[str, str]]:
-        """Return the public keys as JSON Web Keys (RFC 7517), including those of former keys."""
+        """Return the public keys as JSON Web Keys (RFC 7517), including former keys."""
         ...
 
 

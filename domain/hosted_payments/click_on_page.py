@@ -33,7 +33,10 @@ class ClickOnPage:
     noted: Browser | None
 
     def noted_in(self, session: CardSession, now: datetime) -> CardSession:
-        """Return the session with `noted` recorded in it, or unchanged if `noted` is None."""
+        """Return a copy of the session that records `noted` at the time `now`.
+
+        Return the session unchanged if `noted` is None.
+        """
         if self.noted is None:
             return session
         return session.clicked_in(BrowserOfClick(clicked_at=now, **self.noted._asdict()))

@@ -99,8 +99,8 @@ class FindPageContent:
     ) -> PageContent | None:
         """Return the content of the page, or None if no session has this link.
 
-        The other parameters have the same meaning as in OpenHostedPage. `another_card` means that
-        the guest does not want to use the card on file.
+        `another_card` means that the guest does not want to use the card on file. The other
+        parameters have the same meaning as in OpenHostedPage.
         """
         try:
             session = session_of_link(self.storage, key=key, token_id=token_id)

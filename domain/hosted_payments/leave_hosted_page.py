@@ -28,12 +28,12 @@ MAX_EVIDENCE_LENGTH: Final = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnFromHostedPage:
-    """Use case: the guest has finished the PSP's page. Settle the session at once if possible.
+    """Use case: settle the session of a guest who has finished the PSP's page, at once if possible.
 
     First, the return is stored, together with the query parameters that the PSP's adapter needs;
-    other parameters are ignored. If the session cannot be settled now, the worker settles it later.
-    The worker also settles it later if a browser caused a call to the PSP about the session less
-    than 2 seconds ago.
+    other parameters are ignored. Then the PSP is asked about the session, unless another browser
+    request is asking it or did so less than 2 seconds ago. If the session cannot be settled now,
+    the worker settles it later.
 
     If the center did not accept the card, a browser that opened the link is redirected to the link,
     where the guest reads the reason. Any other browser is redirected to the stored redirect_uri.

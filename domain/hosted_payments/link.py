@@ -22,7 +22,7 @@ class HostedLinks:
     base_url: str
 
     def hosted_payment_uri(self, session: CardSession) -> str:
-        """Return the address to which a client redirects the guest (interface, `openHostedPage`).
+        """Return the address to which a client redirects the guest to open the page.
 
         The address contains `token_id` and `redirect_uri` for clients, but only the key is needed
         to open the page. Sessions from an earlier release have no key; their token opens the page.
@@ -30,7 +30,7 @@ class HostedLinks:
         return f"{self._opening_uri(session)}&redirect_uri={quote(session.redirect_uri, safe='')}"
 
     def another_card_uri(self, session: CardSession) -> str:
-        """Return the link to cardonfile's page that does not offer the card on file."""
+        """Return the link that opens cardonfile's page without offering the card on file."""
         return f"{self.uri_of_key(session.link_key or '')}&another_card=yes"
 
     def short_uri(self, session: CardSession) -> str | None:

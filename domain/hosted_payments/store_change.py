@@ -11,7 +11,7 @@ from domain.storage import Storage, WriteUnit
 def store_change(
     storage: Storage, seen: CardSession, change: Callable[[CardSession], CardSession | None]
 ) -> bool:
-    """Apply `change` to the stored session, store the result, and return True.
+    """Apply `change` to the stored state of the session `seen`, store the result, and return True.
 
     If `change` returns None, store nothing and return False.
     """

@@ -72,8 +72,9 @@ class SeparateCopy:
 
     The copy must not act in place of the original. All its pending work at endpoints and PSPs is
     deleted, its access tokens are revoked, and the keys of the original's merchants are refused
-    from now on (`RecognizeMerchant`). `origin` is None on loopback. May be called more than once.
-    Raises NoCopy or ServiceUnavailable.
+    from now on (`RecognizeMerchant`). `origin` is None on loopback. Raises NoCopy if the records
+    already belong to the public `origin`, for example after an earlier call. Raises
+    ServiceUnavailable.
     """
 
     storage: Storage

@@ -24,7 +24,7 @@ class RecognizeOrigin:
 
     Call this before any call to a PSP or an endpoint. Without the check, an installation with a
     copy of the records would send the events of the original installation, and discard its cards.
-    `origin` is None on loopback, which differs from every public origin. May be called more than
+    `origin` is None on loopback; None differs from every public origin. May be called more than
     once. Raises ServiceUnavailable.
     """
 
