@@ -22,7 +22,7 @@ from domain.storage import UnitOfWork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChooseReservationText:
-    """Step: choose the text about a booking in the guest's language, and fill in its values.
+    """Step: choose the text about a booking in the guest's language, and fill in its placeholders.
 
     The language is chosen as in `ChooseConsent`. If the center removed its English text after the
     session was created, the shipped English text is used.

@@ -157,8 +157,8 @@ class ReservationTexts(Protocol):
 def _left_to_right(value: str | None) -> str | None:
     """Enclose an address or a phone number in control characters that keep it left to right.
 
-    In Arabic text, the plus sign of a phone number would otherwise be shown at its end, and the
-    last slash of an address at its beginning.
+    Without them, Arabic text would show the plus sign of a phone number at its end, and the last
+    slash of an address at its beginning.
     """
     return value and f"\N{LEFT-TO-RIGHT ISOLATE}{value}\N{POP DIRECTIONAL ISOLATE}"
 

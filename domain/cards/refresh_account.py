@@ -76,10 +76,10 @@ class RefreshAccount:
     the next reading is scheduled.
 
     An account is removed if its merchant account is closed, or if its PSP has not known the card
-    for a week, unless the keys may be wrong. If too many cards of a merchant account are unknown to
-    the PSP, such cards are no longer removed, and `log_stopped` is called with the merchant
-    account. If the removed card is gone at the PSP or is on file twice, `log_lost` is called with
-    the removed account and the reason. Both functions are called after the commit.
+    for a week, unless the keys may be wrong. If an account is removed because its card is gone at
+    the PSP or is on file twice, `log_lost` is called with the account and the reason. If too many
+    cards of a merchant account are unknown to the PSP, such cards are no longer removed, and
+    `log_stopped` is called with the merchant account. Both functions are called after the commit.
     """
 
     storage: Storage

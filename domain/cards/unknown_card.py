@@ -34,8 +34,8 @@ def judge_refusal(
     - the merchant's identity is stored, so that each call to the PSP has checked that the keys
       belong to that merchant;
     - another card of the merchant account was read in the last week;
-    - fewer than 10 unknown cards of the merchant account were removed in the last day, or an
-      operator confirmed the keys in the last day.
+    - the removal of the merchant account's unknown cards has not stopped. It stops after 10
+      removals in a day, unless an operator confirmed the keys in the last day.
     """
     refused = account.refused(now)
     waits = ReadingVerdict(kept=refused)
