@@ -63,8 +63,8 @@ def open_to_others(folder: Path) -> Path | None:
     """Return a folder that lets other users replace the backups, or None.
 
     `folder` is examined first, then each folder above it, and the first such folder is returned. A
-    folder above `folder` may be writable by others if its sticky bit is set, because only the owner
-    of an entry can then replace that entry.
+    folder above `folder` does not count if its sticky bit is set, because only the owner of an
+    entry can then replace that entry.
     """
     folder = folder.resolve()
     for each in (folder, *folder.parents):

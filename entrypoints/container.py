@@ -283,7 +283,7 @@ def identity_of(opaque: Identity, settings: JwtSettings | None) -> Identity:
 
 
 def evidence_signer(keys: str | None) -> EvidenceSigner:
-    """Return a signer of evidence that uses `keys`. If `keys` is None, the signer always refuses.
+    """Return a signer of evidence that uses `keys`. If `keys` is None, the signer refuses to sign.
 
     Raises SettingsError if the keys cannot be used, or if the package for signatures is not
     installed.
@@ -303,7 +303,8 @@ def evidence_signer(keys: str | None) -> EvidenceSigner:
 def waking(work: Event, workers: WorkerWatch) -> Callable[[], None]:
     """Return a function that wakes this process's worker and checks that some worker runs.
 
-    `work` is the event for which this process's worker waits. `workers` logs if no worker runs.
+    `work` is the event for which this process's worker waits. `workers` logs an error if no worker
+    runs.
     """
 
     def wake() -> None:

@@ -31,7 +31,7 @@ WAIT_SECONDS: Final = 5
 """How long to wait for the write lock of the SQLite file."""
 
 MAX_SHOWN: Final = 10
-"""The maximum number of columns that an error about differing schemas names."""
+"""An error about differing schemas names at most this many columns."""
 
 _NOT_COPIED: Final = "workers"
 """This table is not copied, because it describes running processes."""
@@ -89,8 +89,8 @@ class Copy:
     def run(self, *, on_copied: Callable[[int], None]) -> Sequence[Counted]:
         """Copy all rows in constant memory, and return the row counts of each table.
 
-        `on_copied` is called with the number of rows that were just sent. Raises CopyFailed, also
-        if the counts of both databases differ at the end.
+        `on_copied` is called with the number of rows that were just sent. Raises CopyFailed if
+        copying fails, or if the row counts of the two databases differ at the end.
         """
         for table, columns in self._columns.items():
             self._copy(table, columns, on_copied)

@@ -72,8 +72,8 @@ class CsvImport:
     `skipped` counts rows that were not stored because their guest was erased or merged. `refused`
     counts rows that were not stored for a reason that `store` has reported.
 
-    Between the two calls, the rows are in a temporary database, which SQLite moves to disk if it
-    becomes large.
+    Between `check` and `store`, the rows are in a temporary database, which SQLite moves to disk if
+    it becomes large.
     """
 
     def __init__(
@@ -94,8 +94,9 @@ class CsvImport:
     def check(self, file: BinaryIO, *, on_read: Callable[[int], None]) -> int:
         """Check every row of a file, and return the number of rows. Does not store anything.
 
-        `on_read` is called with the number of bytes of each line. Raises CsvRefused, also if two
-        rows have the same id or two cards have the same token. May be called only once.
+        `on_read` is called with the number of bytes of each line. Raises CsvRefused if a row is
+        wrong, if two rows have the same id, or if two cards have the same token. May be called only
+        once.
         """
         for rows in _in_units(_Table(file, self._kind, on_read)):
             with self._storage.read() as unit:
@@ -176,7 +177,7 @@ def _check_center(unit: UnitOfWork, kind: Kind[Any], record: Any, line: int) -> 
 class _Table:
     """Reads a CSV file as records, each with the number of the line on which its row begins.
 
-    Raises CsvRefused.
+    Raises CsvRefused if the header or a row is wrong.
     """
 
     def __init__(self, file: BinaryIO, kind: Kind[Any], on_read: Callable[[int], None]) -> None:

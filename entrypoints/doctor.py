@@ -271,7 +271,7 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
 def _wrong_merchant(
     container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
 ) -> Finding | None:
-    """Return a problem if the keys belong to another merchant, because calls are then refused."""
+    """Return a problem if the service refuses calls because of the merchant that owns the keys."""
     about = "keys"
     try:
         databases.require_up_to_date(container.settings().database)
@@ -334,7 +334,7 @@ def _centers(container: Container) -> Iterator[Finding]:
 
 
 def _languages(container: Container) -> Iterator[Finding]:
-    """Find languages that are switched on for a center, but that its guests never read."""
+    """Find languages that are switched on for a center, but not supported by its PSP's page."""
     psps, shipped = container.settings().psps, container.shipped_consents()
     found = []
     with container.storage().read() as unit:

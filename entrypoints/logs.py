@@ -96,7 +96,7 @@ def describe_fault(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 class _Lines:
     """Writes lines to standard error.
 
-    A line that cannot be written is dropped, for example because the disk is full. If a part of
+    A line that cannot be written, for example because the disk is full, is dropped. If a part of
     that line was written, a line break is written before the next line.
     """
 

@@ -45,7 +45,8 @@ Returned = TypeVar("Returned")
 class InstalledPsp:
     """A loaded PSP, and its settings, which are None if the PSP is not set up.
 
-    Each method turns any exception of the plugin into a SettingsError with one sentence.
+    If the plugin raises an exception, a method raises a SettingsError with one sentence. Only
+    `is_live` and `currency` return None instead.
     """
 
     plugin: AnyPspPlugin

@@ -159,7 +159,7 @@ def refuse_another_origin(container: Container, *, claims: bool = True) -> None:
 
 
 def refuse_erased_guests(container: Container) -> None:
-    """Raise ServeError if guests who were erased are in the database, as after a restore.
+    """Raise ServeError if the database contains erased guests, for example after a restore.
 
     Also raises ServeError if the folder of the erasures file is missing, because erasures could not
     be recorded. Raises OSError if the file cannot be read.

@@ -65,10 +65,11 @@ class _Channel(HTTPChannel):
     """A connection that the main thread of waitress ignores while another thread sends on it.
 
     The thread that makes a response also sends it, and holds `outbuf_lock` meanwhile. Without this
-    class, waitress would treat the connection as writable during that time. `poll` would return
-    continually, and the main thread would hold the interpreter lock for which the sending thread
-    waits. Data that does not fit into the socket at once is sent by the main thread, which
-    waitress's trigger wakes at the end of the response at the latest.
+    class, waitress would treat the connection as writable during that time. The main thread would
+    then poll continually, and the sending thread would often wait for the interpreter lock.
+
+    If data does not fit into the socket at once, the main thread sends the rest. waitress wakes the
+    main thread for this at the end of the response at the latest.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask

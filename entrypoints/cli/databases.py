@@ -112,9 +112,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     service may run meanwhile. If an import is interrupted, run the same command again to complete
     it.
 
-    Cards must already be stored at a PSP. The command reads each card at the PSP before it imports
-    the card. Cards that cannot be imported are reported with their line, and the others are
-    imported.
+    Cards must already be stored at a PSP. After all rows are checked, the command reads each card
+    at the PSP before it imports the card. If that fails for a card, its line is reported, and the
+    other cards are imported.
 
     \b
     Columns:

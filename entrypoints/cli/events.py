@@ -47,8 +47,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
     """Add an endpoint, and print only its secret.
 
     A running `cardonfile serve` or `work` sends the endpoint the events that occur from now on. URL
-    must be https. It may also be http if only this machine can reach the service. Its host must
-    have a public IP address, or an address in CARDONFILE_EVENT_NETWORKS.
+    must be https, or http if only this machine can reach the service. Its host must have a public
+    IP address, or an address in CARDONFILE_EVENT_NETWORKS.
 
     \b
     Example:

@@ -81,10 +81,12 @@ def installation(
 ) -> Iterator[Container]:
     """Yield the container for the installation that the environment describes.
 
-    With `may_take_long`, database statements have no time limit, because some commands read a whole
-    table and only the operator waits for them. Set `acts` if the command calls a PSP or an
-    endpoint, directly or through the worker. The command is then refused if the database belongs to
-    another origin, so that a copy does not act in place of the original.
+    `read` returns the settings for an environment. With `may_take_long`, database statements have
+    no time limit, because some commands read a whole table and only the operator waits for them.
+
+    Set `acts` if the command calls a PSP or an endpoint, directly or through the worker. The
+    command is then refused if the database belongs to another origin, so that a copy does not act
+    in place of the original.
 
     Errors of the installation and refusals of the domain become a ClickException with one sentence.
     """

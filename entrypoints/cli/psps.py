@@ -71,8 +71,8 @@ def close_account(
 
     Also use this command if the keys of the account are lost. NAME is the PSP, which does not have
     to be set up. The command asks you to type the name of the account. Then it ends open sessions
-    and removes cards. The PSP is no longer called for the account, so the command gives up discards
-    of cards and erasures of guests that are still pending there, and records them as out of reach.
+    and removes cards. The PSP is no longer called for the account. Pending discards of cards and
+    pending erasures of guests at the account therefore end, and are recorded as out of reach.
     --reopen allows the account to take cards again, but does not restore anything. The audit trail
     records both the closing and the reopening.
 

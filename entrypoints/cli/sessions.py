@@ -45,8 +45,8 @@ USUAL_TIME: Final = timedelta(days=7)
 def session() -> None:
     """List, count and cancel card-addition sessions.
 
-    PREFIX is the beginning of a session's token. The whole token is not shown, because it can open
-    the link of a session from an earlier release.
+    PREFIX is the beginning of a session's token. The whole token is not shown, because it is
+    enough to open the page of a session from an earlier release.
     """
 
 

@@ -52,7 +52,10 @@ center_option: Final[Decorator] = click.option(
 
 
 def listed(centers: Collection[CenterId] | None) -> list[CenterId] | str:
-    """Return the centers to which a token or an endpoint is limited, sorted, or "all"."""
+    """Return the centers to which a token or an endpoint is limited, sorted.
+
+    If `centers` is None, there is no limit, and "all" is returned.
+    """
     return "all" if centers is None else sorted(centers)
 
 

@@ -1,4 +1,4 @@
-"""The demo's service, a process whose PSP fails on demand, and the supervisor of the process.
+"""The demo's service and its supervisor. The service is a process whose PSP fails on demand.
 
 The supervisor writes the faults to the standard input of the process, and closes the input to stop
 the process. There is no other way to control the faults.
@@ -96,7 +96,7 @@ class Supervisor:
             self._process.stdin.close()
 
     def switch(self, session: str, names: Collection[str]) -> None:
-        """Cause these faults for the card of a session. Names that are not faults are ignored."""
+        """Cause the faults `names` for the card of a session. Names that are not faults are ignored."""
         self._faults[session] = frozenset(names) & frozenset(Fault)
         # A killed process reads nothing. The next process gets the faults at its start.
         with suppress(OSError, ValueError):

@@ -231,7 +231,7 @@ class Shop:
     def on_post_own_page(self, req: falcon.Request, _: falcon.Response) -> None:
         """Redirect a guest to the guest's own page. A real shop checks that the guest is logged in.
 
-        The button has the field `guest`.
+        The button sends the guest's id in the field `guest`.
         """
         guest_id = str(req.get_media().get("guest"))
         body = {"center_id": SPA.center.id, "return_uri": self._back(guest_id), "locale": "auto"}
@@ -239,7 +239,10 @@ class Shop:
         raise falcon.HTTPSeeOther(made["portal_uri"])
 
     def on_post_event(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Verify and store an event. A repeated event has the same id, and is stored once."""
+        """Verify and store an event.
+
+        An event that arrives again has the same id, and is not stored again.
+        """
         try:
             event = verified_event(self.secret, req.headers_lower, req.bounded_stream.read())
         except ValueError:

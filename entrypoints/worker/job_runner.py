@@ -75,7 +75,7 @@ class JobRunner(Generic[Target]):
         and returns a lower number for each target that may have fewer jobs at the moment.
         """
         self.finds_work = False
-        """Whether the runner could look for jobs of every kind when it last looked."""
+        """Whether the last search for jobs succeeded for every kind of job."""
         self._take = take
         self._work_log = work_log
         self._work = work or threading.Event()
@@ -95,9 +95,9 @@ class JobRunner(Generic[Target]):
     def run_until_idle(self) -> None:
         """Run all due jobs in this thread, and the chores until they have no more to do.
 
-        If a kind of work cannot be read or written, no further jobs of this kind are run. If a
-        target is unavailable, no further jobs for this target are run. Repeated failures would
-        delay all other work.
+        If the records of a kind of job cannot be read or written, no further jobs of this kind are
+        run. If a target is unavailable, no further jobs for this target are run. Further attempts
+        would delay all other work.
         """
         while self._look(_in_this_thread) or self._rests():
             pass

@@ -41,7 +41,7 @@ def reconcile_until_idle(container: Container, chores: Sequence[Chore] = ()) -> 
 
 
 class _RunLog(WorkLog):
-    """The log of one run. It keeps the results, and the errors because of which work was not done."""
+    """The log of one run. It keeps the results, and the errors that prevented work."""
 
     def __init__(self) -> None:
         super().__init__()

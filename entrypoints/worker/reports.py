@@ -112,8 +112,8 @@ class WorkLog:
     def succeeded(self, *works: str) -> None:
         """Record that these kinds of work have succeeded, and log which of them work again.
 
-        Work that failed in the last 90 seconds is not logged yet, because the job that failed may
-        only be waiting for its lease to end.
+        Work that failed in the last 90 seconds is not logged yet. The job that failed may still be
+        leased, and it is retried only when its lease ends.
         """
         with self._lock:
             now = self._now()
@@ -206,9 +206,9 @@ class CardTestingLog:
 
 
 class NotAgreedLog:
-    """Logs bookings that lack an agreement because an earlier release showed the hosted page.
+    """Logs bookings to which the guest did not agree, because an earlier release showed the page.
 
-    Each booking is logged once.
+    That release does not show the text about a booking. Each booking is logged once.
     """
 
     def __init__(self, complete: CompleteAgreements) -> None:

@@ -25,7 +25,8 @@ STOP_SECONDS: Final = 20
 HOUSEKEEPING_EVERY: Final = timedelta(minutes=15)
 """The interval between deletions of old records, and between notices of expiry.
 
-Both chores do nothing until the clock is steady. The clock of a new process is not steady at once.
+Both chores do nothing until the clock of the process has advanced evenly for some minutes
+(`Clock.is_steady`).
 """
 CHECK_DEADLINES_EVERY: Final = timedelta(minutes=1)
 """How often agreements are ended, cards are removed, and unopened links are reported."""
