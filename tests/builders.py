@@ -77,7 +77,7 @@ def a_center(**changes: Any) -> Center:
 
 
 def a_consent_text(**changes: Any) -> ConsentText:
-    """Return the custom consent text in German of a center."""
+    """Return a center's custom consent text in German."""
     text = ConsentText(language="de", version="own-1", text="Sie erlauben es {center}.")
     return replace(text, **changes)
 
@@ -349,7 +349,7 @@ def an_access_token(**changes: Any) -> AccessToken:
 
 
 def a_desk_link(**changes: Any) -> DeskLink:
-    """Return a desk link for the session of the other sample records."""
+    """Return a desk link for the session that `a_session` returns."""
     link = DeskLink(
         secret_hash="8c6976e5b5410415bde908bd4dee15df",
         token_id=TOKEN_ID,
@@ -386,7 +386,7 @@ def a_psp_guest() -> PspGuest:
 
 
 def a_standing(**changes: Any) -> MerchantStanding:
-    """Return the standing of the merchant account of the other sample records."""
+    """Return the standing of the merchant account that the other builders use."""
     return replace(MerchantStanding.of(PspAccount(PROVIDER, MERCHANT_ACCOUNT)), **changes)
 
 

@@ -1,4 +1,4 @@
-"""Adds what the package `offapi` bundles to SBOMs. This is a step of `make release`."""
+"""Adds the npm packages that `offapi` bundles to SBOM files. This is a step of `make release`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DOMPURIFY: Final = re.compile(r'DOMPurify\.version="([0-9.]+)"')
 
 
 def bundled() -> Mapping[str, str]:
-    """Return the version of each npm package in the JavaScript of `/docs`, by its name.
+    """Return the version of each npm package in the JavaScript of `/docs`, by package name.
 
     Raises ValueError if the JavaScript does not state the versions as expected.
     """

@@ -36,11 +36,13 @@ from tests.postgresql import (
 from tests.shared import NotInstalled, Run, Shared, running, share
 from tests.waiting import LIMIT_SECONDS
 
-# Imported modules and collected tests stay until the end: no garbage to look for before the first test.
+# Before the first test, there is no garbage to collect: imported modules and collected tests stay
+# in use until the end.
 gc.disable()
 
-# SQLite syncs each commit, most tests make databases, and each PostgreSQL server copies 40 MB: on a
-# disk tests wait for that most of the time. No test ends the machine, which alone would lose anything.
+# Files in memory are fast. On a disk, tests would mostly wait for it: SQLite syncs each commit,
+# most tests make databases, and each PostgreSQL server copies 40 MB. Only a crash of the machine
+# could lose the files.
 MEMORY = Path("/dev/shm")  # noqa: S108 - each makes a folder of its own there
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
     tempfile.tempdir = os.environ.setdefault("TMPDIR", str(MEMORY))
@@ -48,8 +50,9 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
 # One process runs all tests whose ids begin with a prefix of the same group. It starts one server,
 # browser or build for them. A test belongs to the first group that matches.
 TOGETHER: Final = (
-    # The demo's tests wait for its worker: they and all others of a browser take turns on two browsers.
-    # To share one over a socket would take more than to start a second: each test takes longer then.
+    # The demo's tests often wait for its worker, so two processes run the browser tests, each with
+    # its own browser. Sharing one browser over a socket would delay each test. This would take more
+    # time than starting a second browser.
     ("tests/browser/test_demo.py",),
     ("tests/browser/",),
     # Schemathesis takes seconds to import, and to read the OpenAPI document.
@@ -70,7 +73,7 @@ TOGETHER: Final = (
 RUN: Final = pytest.StashKey[Run]()
 
 # No deadline, because other tests slow the machine down. `make test` tries the same examples each
-# time, `make fuzz` others.
+# time, and `make fuzz` tries other examples.
 hypothesis.settings.register_profile(
     "cardonfile", deadline=None, max_examples=100 * TIMES, derandomize=TIMES == 1
 )
@@ -78,9 +81,9 @@ hypothesis.settings.load_profile("cardonfile")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Lets one process run the tests that share something, so that it is prepared only once.
+    """Lets one process run all tests of a group, so that what they share is prepared only once.
 
-    pytest-xdist has a mark for it, `xdist_group`, which has no effect with pytest 9.2.
+    The mark of pytest-xdist for this, `xdist_group`, has no effect with pytest 9.2.
     """
 
     @override
@@ -90,7 +93,7 @@ class Scheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """Give all other tests to whichever process is free."""
+    """Keep the groups of TOGETHER together. Any free process runs the other tests."""
     return Scheduling(config, log)
 
 
@@ -113,7 +116,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None, object, object]:
-    """Say what to install, without a traceback."""
+    """If a program is not installed, say what to install instead of showing a traceback."""
     try:
         return (yield)
     except NotInstalled as missing:
@@ -131,10 +134,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """Undo what a command in this process changes in the logging, also in a module's fixture.
+    """Undo the changes that commands in this process have made to the logging.
 
-    Log entries are dropped unrendered: rendering one traceback takes a second. Tests that check the
-    log capture the entries.
+    Log entries are dropped before they are rendered, because rendering one traceback takes a
+    second. Tests that check the log capture the entries.
     """
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
@@ -148,7 +151,7 @@ def logging_as_it_was() -> Iterator[None]:
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Installation]:
     """A new installation with one center, one guest and the fake PSP.
 
-    The mark `installed` of a test or its module has further arguments: settings, for example.
+    The mark `installed` of a test or its module contains further arguments, such as settings.
     """
     mark = request.node.get_closest_marker("installed")
     installed = Installation(tmp_path, **mark.kwargs if mark else {})
@@ -167,7 +170,7 @@ def stoppable_postgresql() -> Iterator[PostgresqlServer]:
     """A PostgreSQL server that tests may stop, but must start again.
 
     It asks the role judy for the password `right`. Each process has its own server.
-    `TOGETHER` names the tests that need a server.
+    `TOGETHER` lists the tests that need such a server.
     """
     with own_server() as server:
         server.ask_for_password("judy", "right")

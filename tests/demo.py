@@ -54,7 +54,7 @@ class Demo:
             return json.load(response)
 
     def add_card(self, redirect_uri: str | None = None) -> Any:  # JSON
-        """Start to add a card for Ada. She returns to the shop unless `redirect_uri` differs."""
+        """Begin to add a card for Ada. She returns to `redirect_uri`, or else to the shop."""
         back = redirect_uri or f"{self.shop}/"
         return self.call("", {"center_id": SPA.center.id, "redirect_uri": back})
 

@@ -1,4 +1,4 @@
-"""An endpoint of a client on a real socket, which stores what it receives."""
+"""A client's endpoint for events. It listens on a real socket, and stores what it receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many generated inputs tests try."""
+"""The number of generated inputs that a test tries."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import os
 from typing import Final
 
 TIMES: Final = int(os.environ.get("FUZZ_TIMES", "1"))
-"""Multiplies the number of inputs; `make fuzz` sets it."""
+"""The usual number of inputs is multiplied by this. `make fuzz` sets it."""

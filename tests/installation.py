@@ -131,9 +131,10 @@ class Trouble(Enum):
 class TroubledProvider:
     """Wraps the real adapter, and lets calls to the PSP fail on request.
 
-    `calls` lists the methods that reached the PSP, `evidence` the arguments of each `outcome`.
-    `before` is called before each call, with its method and merchant account. An entry of
-    `meanwhile` is called once, after the PSP has responded to that method.
+    `calls` lists the methods that reached the PSP. `evidence` lists the evidence that was passed to
+    each call of `outcome`. `before` is called before each call, with its method and merchant
+    account. `meanwhile` contains functions by method. Each is called once, after the PSP has
+    responded to the method.
     """
 
     return_parameters = frozenset({"result", "state"})
@@ -189,7 +190,7 @@ class TroubledProvider:
         result = method(*arguments)
         if name == "start":
             self._made_for[result.reference] = first
-        # Removed first, because it may call the PSP itself.
+        # The function is removed before it is called, because it may call the PSP itself.
         self.meanwhile.pop(name, lambda: None)()
         if self.trouble.get(name) is Trouble.AFTER_IT_ACTED:
             raise ProviderUnavailable("timed out after the PSP acted")
@@ -222,11 +223,11 @@ class Later(Executor):
 
 
 _unused: Final[list[Container]] = []
-"""The containers of installations that are gone."""
+"""The containers of installations that no longer exist."""
 
 
 def _container(settings: Settings) -> Container:
-    """Return what `build` returns. It takes half as long as all else here, unless one is reused."""
+    """Return a container like that of `build`. Building one is slow, so an unused one is reused."""
     if not _unused:
         return build(settings)
     container = _unused.pop()
@@ -240,9 +241,9 @@ def _container(settings: Settings) -> Container:
 class Installation:
     """One center, one guest, a caller with all permissions, and a key that signs evidence.
 
-    Its database is a new file in the folder, unless `environment` names a migrated one. The limits
-    against card testing are off, unless it sets them; empty means the defaults. `capabilities` change
-    those of every PSP.
+    The database is a new file in the folder, unless `environment` names a migrated database. The
+    limits against card testing are off, unless `environment` sets them. If that value is empty, the
+    default limits apply. `capabilities` replace single capabilities of every PSP.
     """
 
     def __init__(
@@ -275,7 +276,8 @@ class Installation:
         weakref.finalize(self, _unused.append, self.container)
         self.container.clock.override(providers.Object(self.clock))
         self.container.ids.override(providers.Object(self.ids))
-        # Uses of tokens are written when a test runs them: no thread writes beside it.
+        # The last uses of tokens are written only when a test calls `token_uses.run`. No thread
+        # writes them in parallel.
         self.token_uses = Later()
         self.container.token_uses.override(providers.Object(self.token_uses))
         if self.settings.database == self.database:
@@ -404,7 +406,7 @@ class Installation:
     def session_without_answer(
         self, trouble: Trouble = Trouble.BEFORE_IT_ACTED, **changes: Any
     ) -> CardSession:
-        """Return a session for whose page the PSP was asked once, and the call failed."""
+        """Return a session after one call to the PSP to create its page. The call failed."""
         session = self.add_card(**changes)
         self.provider.have(trouble, "start")
         with suppress(ProviderUnavailable):
@@ -423,7 +425,7 @@ class Installation:
     def returned_session(
         self, number: str = GOOD_CARD, *, expiry: tuple[int, int] = (9, 2031), **changes: Any
     ) -> CardSession:
-        """Return to the shop after typing a card. Returns the session as it was before."""
+        """Type a card, and return to the shop. Returns the session as it was before the card."""
         session = self.session_with_card(number, expiry=expiry, **changes)
         self.return_to_shop(session)
         return session
@@ -456,7 +458,10 @@ class Installation:
         self.use_cases.receive_webhook(FAKE, webhook or self.webhook())
 
     def stored_card(self, number: str = GOOD_CARD, **changes: Any) -> Account:
-        """Add a card through the page. Returns its account. Another `expiry` renews an account."""
+        """Add a card through the page, and return its account.
+
+        If the card is on file with an earlier `expiry`, its account is renewed.
+        """
         session = self.returned_session(number, **changes)
         return self.account(self.session(session.token_id).account_id)
 

@@ -29,14 +29,14 @@ GET_A_TOKEN: Final = 1
 """The section that sets the token and the secret."""
 
 _PAUSED: Final = "[paused]"
-# What runs between two examples: it evaluates each line that it reads, until an empty one.
+# This runs between two examples. It reads lines and evaluates them, until a line is empty.
 _PAUSE: Final = f'while echo "{_PAUSED}"; read -r line; [ "$line" ]; do eval "$line"; done'
 _SECTION: Final = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 _FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """Return the examples of a page in a language."""
+    """Return the examples on a page that are written in a language, such as `sh`."""
     return [code for name, code in _FENCE.findall(text) if name == language]
 
 
@@ -167,10 +167,10 @@ def browser() -> requests.Session:
 
 
 def buys_at(shop: str, given: Given, command: Sequence[str | Path], folder: Path) -> None:
-    """Run the shop of the page, which listens at `shop`. Add a card as its guest.
+    """Run the page's shop, which listens at `shop`, and add a card as its guest.
 
-    Checks that the shop shows the card, takes only signed events, and shows a session to nobody
-    else.
+    Checks that the shop shows the guest that the card was added, does not show this to another
+    visitor, and accepts only signed events.
     """
     said = given.shell.run(f"cardonfile events add {shop}/events --type account.stored")
     secret = said.split()[-1]

@@ -119,7 +119,7 @@ def _drip(handler: Handler, drop: bytes = b"x") -> None:
     ends_at = time.monotonic() + LONG_SECONDS
     while time.monotonic() < ends_at and not handler.server.released.wait(0.01):
         handler.wfile.write(drop)
-    # A client without a deadline for the whole notices this end, and no time-out.
+    # A client without a deadline for the whole response notices this end, and does not time out.
     handler.hang_up()
 
 

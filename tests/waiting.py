@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 LIMIT_SECONDS: Final = 180
-"""How long a test waits for anything. A slow machine takes less: this ends tests that wait in vain."""
+"""The longest time that a test waits. Even on a slow machine, only a wait in vain is this long."""
 
 Seen = TypeVar("Seen")
 

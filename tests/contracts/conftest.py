@@ -19,7 +19,7 @@ from tests.waiting import LIMIT_SECONDS
 def storage(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Storage]:
-    """Return an empty storage of each adapter in turn, with the timeouts of other tests."""
+    """Return an empty storage of each adapter in turn. Its timeouts are long."""
     monkeypatch.setattr(connection, "CONNECT_SECONDS", LIMIT_SECONDS)
     if request.param == "sqlite":
         path = tmp_path / "cardonfile.db"

@@ -44,7 +44,7 @@ class Migrated:
 
 
 def in_sqlite(path: Path, statement: str) -> list[tuple[Any, ...]]:
-    """Run a statement on a connection of its own, and return its rows."""
+    """Run a statement on a separate connection, and return its rows."""
     with closing(dbapi2.connect(str(path), isolation_level=None)) as connection:
         rows: list[tuple[Any, ...]] = connection.execute(statement).fetchall()
         return rows
@@ -263,7 +263,7 @@ def test_both_storages_have_the_same_schema(postgresql_server: str, tmp_path: Pa
             if not table.name.startswith("_sqlite_migrations")
             for column in table.columns
         }
-    # SQLite's rowid orders rows as `sequence` does in PostgreSQL; in payment_accounts it has a name.
+    # SQLite orders rows by the rowid instead of a column `sequence`, except in payment_accounts.
     only_in_postgresql = {(table, "sequence") for table in ("access_tokens", "evidence", "events")}
     assert set(columns_in_sqlite) <= set(columns_in_postgresql)
     assert set(columns_in_postgresql) - set(columns_in_sqlite) == only_in_postgresql

@@ -221,7 +221,7 @@ SEARCHED_IN_SQLITE: Final = {
     "unopened links": "card_sessions_unopened (unopened_at<?)",
     "old accounts": "INDEX payment_accounts_removed (removed_at<?)",
 }
-"""Indexes or conditions that SQLite must search for, though another index would fit somehow."""
+"""Indexes or conditions that SQLite must use, although another index is possible."""
 
 SEARCHED: Final = {
     "page of products": '"position" <=',
@@ -237,10 +237,10 @@ SEARCHED: Final = {
     "old sessions": "ended_at <",
     "old accounts": "removed_at <",
 }
-"""The same for PostgreSQL."""
+"""Conditions that PostgreSQL must use, although another index is possible."""
 
 WALKS: Final = ("old keys", "old portal sessions", "whether an event has no number")
-"""In a small table, PostgreSQL also finds the old rows to delete by a walk through the primary key."""
+"""Queries for which PostgreSQL reads the whole primary key if the table is small."""
 
 
 def fill(unit: WriteUnit) -> None:
@@ -321,7 +321,7 @@ def test_every_query_uses_an_index_on_postgresql(
         with monkeypatch.context() as patch:
             patch.setattr(Transaction, "execute", note)
             USES[name](unit)
-        # A scan of a small table would be cheaper. A query that no index fits still shows a scan.
+        # PostgreSQL prefers to scan small tables. Without a suitable index, it still scans.
         for step in ("seqscan", "bitmapscan", "sort"):
             transaction.execute(f"SET LOCAL enable_{step} = off")
         steps = [

@@ -1,4 +1,4 @@
-"""Helpers for the tests of several repositories. They write records of every type alike."""
+"""Helpers for the tests of several repositories. They store records of any type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each query finds its records, and no others. Further queries have tests of their own."""
+"""Each query finds only the matching records. Further queries have separate tests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ from tests.databases import committed
 
 
 class Query(NamedTuple):
-    """A query and its records, which are not stored in the order of the result."""
+    """A query, the records that it must find, in order, and other records.
+
+    The records are not stored in the order of the result.
+    """
 
     # Any: records of several types.
     found: Sequence[Any]
