@@ -1,8 +1,8 @@
-"""docs/examples/ as a systemd service and in a container, as far as neither needs to run.
+"""Tests the systemd units and the Dockerfile of docs/examples/ without systemd or containers.
 
-The build of the Dockerfile runs in a folder, then the commands of the units and of the image, each as
-another user whose files are read-only. `make test-deploy` runs it as root. `make test` does not: it
-needs programs of the system.
+The build of the Dockerfile runs in a folder. The commands of the units and of the image then run
+as other users, whose files are read-only. `make test-deploy` runs these tests as root. `make test`
+does not, because they need programs of the system.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def test_our_transactions_use_safe_settings_that_other_users_of_the_pool_do_not_
 ) -> None:
     session = installation.opened_session()
 
-    # This keeps the only connection that has been used busy, so that the service gets a new one.
+    # This keeps the only used connection busy, so that the service gets a new connection.
     with psycopg.connect(pooled) as other:
         other.execute("SELECT 1")
         installation.type_card_and_return(session)

@@ -24,11 +24,11 @@ from tests.programs import ROOT, free_port
 
 CLIENTS: Final = ROOT / "build" / "clients"
 SHOP: Final = Path(__file__).with_name("shop")
-"""What the shop in TypeScript needs, locked."""
+"""The folder that lists the locked packages of the shop in TypeScript."""
 NODE: Final = Path(playwright.__file__).parent / "driver" / "node"
-"""Playwright's own, which is new enough to run TypeScript."""
+"""The Node.js of Playwright, which is new enough to run TypeScript."""
 
-# What follows the program: it verifies each event that it reads, a line each.
+# This code is appended to the program. It verifies the events that it reads, one event a line.
 PYTHON_READS: Final = """
 import json, sys
 

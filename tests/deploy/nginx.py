@@ -16,9 +16,9 @@ from tests.waiting import LIMIT_SECONDS, wait_until
 
 EXAMPLE: Final = ROOT / "docs" / "examples" / "nginx.conf"
 NAME: Final = "localhost"
-"""In place of cards.example. It resolves to the loopback address everywhere."""
+"""The host that replaces cards.example. It resolves to the loopback address everywhere."""
 MANY: Final = "127.0.0.9"
-"""A source of requests from many addresses: each says in the header ADDRESS where it is from."""
+"""The address from which requests may state another source address in the header ADDRESS."""
 ADDRESS: Final = "X-Test-Address"
 
 
@@ -53,7 +53,7 @@ class Nginx:
         configuration = self.folder / "nginx.conf"
         configuration.write_text(self._configuration(upstream))
         (self.folder / "logs").mkdir(exist_ok=True)
-        # Another user than root could not read the files of a test; without root this counts for nothing.
+        # Another user could not read the files of a test. Without root, this option has no effect.
         options = "daemon off; user root;"
         self._process = subprocess.Popen(
             [program, "-p", str(self.folder), "-c", str(configuration), "-g", options],
@@ -114,7 +114,7 @@ class Nginx:
             return attempt.connect_ex(("127.0.0.1", self.port)) == 0
 
     def close(self) -> None:
-        """End nginx, if it was started."""
+        """Stop nginx if it was started."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(LIMIT_SECONDS)

@@ -1,7 +1,8 @@
 """Earlier releases run beside this release and are replaced by it, on one database.
 
-`make test-upgrade` runs it, and no other target: it takes the earlier code from git's history, which a
-shallow clone lacks, and runs it with the packages of today. 0.1.0 had SQLite only.
+Only `make test-upgrade` runs these tests, because they take the earlier code from git's history,
+which a shallow clone lacks. The earlier code runs with the current packages. 0.1.0 supports only
+SQLite.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ print("ready", flush=True)
 container.settle_session()(input())
 """
 )
-"""Opens the database, and settles a session once it reads its token."""
+"""Opens the database, reads the token of a session from standard input, and settles the session."""
 
 
 def code_of(release: str, folder: Path) -> str:

@@ -51,16 +51,16 @@ from tests.waiting import LIMIT_SECONDS
 
 SHORTEST_SECONDS: Final = 5
 LONGEST_SECONDS: Final = 30
-"""How far ahead a booking ends at most."""
+"""The longest time until a booking ends."""
 KEPT: Final = 0.1
 """The share of guests who tick the box."""
 CANCELLED: Final = 0.2
 TYPED_AGAIN: Final = 0.2
 """The share of second bookings whose page must not offer the card on file."""
 KILL_AFTER_SECONDS: Final = (0.1, 1.5)
-"""The service is killed so soon after it is ready."""
+"""The range of the times between the readiness of the service and its kill."""
 RECONCILE_WITHIN_SECONDS: Final = 2
-"""The pause between two runs of `reconcile`."""
+"""The longest pause between two runs of `reconcile`."""
 CHECK_EVERY_SECONDS: Final = 0.3
 NUMBERS: Final = (GOOD_CARD, OTHER_GOOD_CARD)
 YEARS: Final = range(2030, 2060)
@@ -78,10 +78,10 @@ KINDS: Final = (LEFT, GONE, NOT_AS_SHOWN, OTHER)
 class Booking(Added):
     """A booking of a guest as the guest and the shop know it.
 
-    `card` and `expiry` are those of the guest's card; together, no other guest has them. `text`,
-    `button` and `general` are the words on the page whose form the guest sent last. `is_ticked`
-    says whether the box was ticked there, and `is_by_click` whether the form was about the card on
-    file. `holds_until` is when the booking ends, or earlier: when the shop began to cancel it.
+    `card` and `expiry` are those of the guest's card. No other guest has the same pair. `text`,
+    `button` and `general` are the words on the page whose form the guest sent last. `is_ticked` is
+    whether the box on this page was ticked. `is_by_click` is whether the form was about the card on
+    file. `holds_until` is when the booking ends, or when the shop began to cancel it.
     """
 
     terms: Mapping[str, object]
@@ -117,7 +117,7 @@ class Booking(Added):
 
 
 class BookingClient(Client):
-    """A shop and its guests. They book one after the other, some of them twice."""
+    """A shop and its guests. The guests book one after another, and some of them book twice."""
 
     def __init__(
         self, machines: Machines, name: str, number: int, *, longest_seconds: float
@@ -130,7 +130,8 @@ class BookingClient(Client):
     def book(self, guest_id: GuestId, number: int, times: int) -> None:
         """Let a guest book. The `number` of the guest determines the guest's card.
 
-        If a booking has ended before its card is on file, the guest makes another, further ahead.
+        If a booking ends before its card is on file, the guest makes another booking, which ends
+        later.
         """
         for each in range(times):
             further = 1
@@ -157,7 +158,7 @@ class BookingClient(Client):
         now, chance = datetime.now(UTC), self._random
         seconds = chance.uniform(SHORTEST_SECONDS, self._longest_seconds)
         ends_at = now + timedelta(seconds=seconds * further)
-        # After this time the page has another text. Some guests are reading it then.
+        # After this time, the page has another text. Some guests are reading the page at this time.
         cancel_by = now + timedelta(seconds=chance.uniform(0, SHORTEST_SECONDS - 1))
         is_offered = is_second and chance.random() >= TYPED_AGAIN
         reference = f"{self._name}-{len(self.bookings)}"
@@ -276,7 +277,7 @@ def book_under_kills(
         each.result()
     faults = Faults(machines, watching.result())
     faults.note(OTHER, filter(None, [machine.stop()]))
-    # The second run discards at the PSP what the first one removed.
+    # The second run discards at the PSP the cards that the first run removed.
     for _ in range(2):
         machine.command("reconcile")
     for client in clients:
@@ -309,7 +310,7 @@ def _kill_reconcile(machine: Machine, seed: str, stop: Event) -> int:
             running.kill()
             running.communicate()
             kills += 1
-            # Without this, no run would finish once the machine has become slower.
+            # Without this increase, no run would finish after the machine has become slower.
             seconds *= 1.2
     return kills
 
@@ -339,19 +340,22 @@ class Faults:
     """Compares what is stored with what guests read and clicked. `found` lists faults by kind."""
 
     def __init__(self, machines: Machines, gone: Mapping[AccountId, datetime]) -> None:
-        """`gone` says when cards were first seen to be gone."""
+        """Prepare to compare. `gone` contains the time when each missing card was first missed."""
         self.found: dict[str, list[str]] = {kind: [] for kind in KINDS}
         self._machines = machines
         self._installation = machines.installation
         self._gone = gone
 
     def note(self, kind: str, found: Iterable[object]) -> None:
-        """Note faults."""
+        """Add faults of a kind."""
         self.found[kind] += map(str, found)
 
     def look_at(self, bookings: Sequence[Booking]) -> dict[str, int]:
-        """Compare and return what was done. Processes must have stopped and bookings have ended."""
-        # What is on file now stays on file: the reconciling below removes no card.
+        """Note all faults, and return the counts of what was done.
+
+        The processes must have stopped, and the bookings must have ended.
+        """
+        # The cards that are on file now stay on file, because the reconciler below removes no card.
         active = _active(self._installation)
         clock = self._installation.clock
         clock.advance(datetime.now(UTC) + BEYOND_LEASES - clock.now())

@@ -37,7 +37,7 @@ PLUGIN = PspPlugin(
 
 
 class Site:
-    """A folder on the path into which distributions are installed."""
+    """A folder for distributions. Python imports modules from this folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,7 +91,7 @@ class CommandLine:
 
 
 def sentence_of(status: int, stdout: str, stderr: str) -> str:
-    """Return the one sentence that a command failed with."""
+    """Return the only sentence in the output of a command that failed."""
     assert (status, stdout) == (1, "")
     assert stderr.startswith("Error: ")
     assert stderr.count("\n") == 1

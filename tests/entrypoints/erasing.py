@@ -43,8 +43,9 @@ ROUNDS_TO_END: Final = 20
 class Erased(NamedTuple):
     """What was done, and which data is wrongly left.
 
-    `fates` counts the requests. `back` is how often the service did not start before
-    `guest erase --again`: the file names a guest whose erasure was not committed.
+    `fates` counts the requests by their response. `back` is how often the service refused to start
+    until `guest erase --again` was run, because the file listed a guest whose erasure was not
+    committed.
     """
 
     guests: int

@@ -41,7 +41,7 @@ from tests.told_events import Told, lost_and_invented
 from tests.waiting import wait_until
 
 CLIENTS: Final = 8
-# Few, so that clients share guests and most cards are already on file.
+# There are few guests, so that clients share guests and most cards are already on file.
 GUESTS: Final = [GuestId(a_uuid(1_000 + number)) for number in range(40)]
 FATES: Final = ("sent", "answered", "refused", "cut off")
 LOST_RESPONSES: Final = 0.1
@@ -55,9 +55,9 @@ PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, *[0.4] * 100)
 """The pauses between retries. After the last one the client fails."""
 
 BEYOND_LEASES: Final = timedelta(minutes=5)
-"""All leases have ended by then, and no page has expired."""
+"""After this time, all leases have ended, but no page has expired."""
 BEYOND_ALL: Final = timedelta(days=1)
-"""All pages have expired by then."""
+"""After this time, all pages have expired."""
 
 FAULTS: Final = {"internal_error", "reconciler_fault", "reconciling_one_failed"}
 """Log events of bugs."""
@@ -77,7 +77,7 @@ class Machine(Server):
         self._stack = ExitStack()
 
     def start(self, source: str = SERVE, *options: str) -> Program:
-        """Start it, and return at once. `source` is the program, `options` are those of `serve`."""
+        """Start the program `source` with `options` for `serve`, and return at once."""
         folder = self._folder / f"{self.port}-{len(self._programs)}"
         folder.mkdir()
         command = ("serve", "--port", str(self.port), *options)
@@ -237,7 +237,7 @@ class Client:
         number: int,
         pauses_seconds: Sequence[float] = PAUSES_SECONDS,
     ) -> None:
-        # With all keys, because other threads add the counts up meanwhile.
+        # All keys exist from the start, because other threads add up the counts at the same time.
         self.fates = [Counter(dict.fromkeys(FATES, 0)) for _ in machines.each]
         self.added: list[Added] = []
         self.given_up: list[Added] = []
@@ -258,7 +258,7 @@ class Client:
     def add_cards_until(self, enough: Callable[[], bool], *, chooses: bool = True) -> None:
         """Add cards one by one. Every second guest types the card, and some cards are removed.
 
-        If it `chooses`, it makes the last stored card of a shared guest the default.
+        If `chooses` is set, the last stored card of a shared guest is made the default.
         """
         while not enough():
             try:
@@ -596,7 +596,7 @@ def records_of(url: str) -> Records:
 
 
 def _rows(url: str, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:  # text or None
-    """Return rows as text, which UUIDs are in SQLite anyway."""
+    """Return rows with all values as text. In SQLite, UUIDs are text in any case."""
     as_text = ", ".join(f"CAST({column} AS text)" for column in columns)
     statement = f"SELECT {as_text} FROM {table}"
     if not url.startswith("sqlite:"):
@@ -611,10 +611,10 @@ class Aftermath:
 
     - `lost`: add-cards whose session is missing, or differs from what the client read.
     - `unasked`: sessions that no client knows, such as a second one under the same key.
-    - `unsettled`: sessions whose end does not fit the card that was typed, or not typed.
+    - `unsettled`: sessions in a wrong state for the card that was typed, or for a page without a card.
     - `doubled`: cards that are on file twice, as guest and last four digits.
-    - `missing`: cards that were typed and are not on file, or were removed and are.
-    - `stray`: tokens that either the PSP or an account has, but not both.
+    - `missing`: typed cards that are not on file, and removed cards that are still on file.
+    - `stray`: tokens that only the PSP has, or only an account.
     - `endless`: sessions that are still open after their end.
     - `without_one_default`: guests and centers with cards, and no default card or several.
     """

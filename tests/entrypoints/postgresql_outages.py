@@ -45,13 +45,13 @@ def hanging(server: PostgresqlServer) -> Iterator[None]:
 
 @contextmanager
 def _paused(server: PostgresqlServer) -> Iterator[Sequence[Path]]:
-    """Pause all processes of the server, and lend their folders under /proc."""
+    """Pause all processes of the server, and yield their folders under /proc."""
     assert server.process is not None
     parent = Path("/proc", str(server.process.pid))
     paused = [parent]
     try:
         _signal(parent, signal.SIGSTOP)
-        # Once it is stopped it forks no more.
+        # A stopped parent does not fork any more processes.
         wait_until(lambda: _state_and_parent(parent)[0] == "T")
         for process in Path("/proc").glob("[0-9]*"):
             if _state_and_parent(process)[1] == parent.name:
@@ -70,7 +70,7 @@ def _signal(process: Path, number: signal.Signals) -> None:
 
 def _state_and_parent(process: Path) -> tuple[str, str]:
     try:
-        # The name comes before them in parentheses, and may hold anything.
+        # The name of the process comes first. It is in parentheses, and may contain anything.
         state, parent, *_ = (process / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return "", ""

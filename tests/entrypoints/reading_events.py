@@ -46,7 +46,7 @@ ALL: Final = 10_000_000
 
 
 def write(path: str, writers: int) -> None:
-    """Store events in as many threads until a kill. Record each committed event in a file."""
+    """Store events in `writers` threads until a kill. Record each committed event in a file."""
     storage = build(Settings.read(os.environ)).storage()
     lock = Lock()
 
@@ -72,7 +72,7 @@ def write(path: str, writers: int) -> None:
 
 
 class Followed(NamedTuple):
-    """What the reader read in order, and the faults in it."""
+    """The ids of the events that the reader read, in order, and the faults in this list."""
 
     read: Sequence[str]
     missed: set[str]

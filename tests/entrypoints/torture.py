@@ -50,20 +50,21 @@ ANSWERS: Final = (20, 150)
 """How many requests are answered between two kills."""
 
 KILLED_AT_START: Final = 0.2
-"""The share of starts that are killed as well."""
+"""The share of starts during which the service is killed once more."""
 
 FATES_OF_EVENTS: Final = (("works", "refuses", "drops", "response is lost"), (17, 1, 1, 1))
 """What the endpoint does with an event, and how often."""
 
 MAX_WAL_BYTES: Final = 16 * 1024 * 1024
-"""SQLite aims at 4 MiB, and exceeds it while readers hold a checkpoint back."""
+"""SQLite limits the WAL to 4 MiB, but exceeds this limit while readers delay a checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
     """An installation on one of the two storages.
 
-    `crash` crashes the database server for a block, if there is one. `damage` describes corruption.
+    `crash` crashes the database server until the end of a block. It is None if there is no server.
+    `damage` returns descriptions of corrupt data.
     """
 
     machines: Machines
@@ -72,11 +73,11 @@ class Storage:
 
 
 class UnreliableEndpoint(EventReceiver):
-    """An endpoint that fails at random until it `is_reliable`.
+    """An endpoint that fails at random until `is_reliable` is set.
 
-    It refuses some events with 500, and drops some connections, before or after it has taken the
-    event. `taken` counts how often it took each. `unverified` has the events that the library of
-    Standard Webhooks refuses. `is_live` is whether the sender uses the real time.
+    It refuses some events with 500, and drops some connections before or after it has accepted the
+    event. `taken` counts how often each event was accepted. `unverified` contains the events that
+    the library of Standard Webhooks refuses. `is_live` is whether the sender uses the real time.
     """
 
     def __init__(self, seed: int) -> None:
@@ -117,8 +118,9 @@ class UnreliableEndpoint(EventReceiver):
 class Survived(NamedTuple):
     """What happened to all requests and events, and all faults.
 
-    Events that arrived "under load" did so while the service was killed again and again; the others
-    were delivered at the end. "again" counts those that arrived more than once, under one id.
+    Among the `events`, "under load" counts the events that arrived while the service was repeatedly
+    killed. The others were delivered at the end. "delivered again" counts the events that arrived
+    more than once with the same id.
     """
 
     fates: Counter[str]
@@ -132,9 +134,10 @@ def survive(
 ) -> Survived:
     """Kill the machine once in each round at a random moment, and check what is stored.
 
-    In a round, a random number of requests within `answers` is answered first. Clients retry
-    unanswered requests. Between rounds they pause: everything that was answered is compared with
-    what is stored, and the requests of the round are repeated. A real endpoint takes all events.
+    The kill comes after a random number of responses, which is in the range `answers`. Clients
+    retry unanswered requests. After each round, the clients pause, all responses are compared with
+    what is stored, and the requests of the round are repeated. All events are sent to a real
+    endpoint.
     """
     with UnreliableEndpoint(seed) as endpoint:
         return _survive(storage, endpoint, rounds, seed, answers)
@@ -235,7 +238,7 @@ def _kill_under_load(
     with clients.doing(lambda client: client.add_cards_until(stop.is_set), stop):
         enough = clients.fates["answered"] + chance.randrange(*answers)
         wait_until(lambda: clients.fates["answered"] >= enough)
-        # Without it, kills would always come right after a response.
+        # Without this sleep, every kill would come right after a response.
         time.sleep(chance.uniform(0, 0.02))
         with storage.crash() if storage.crash and crashes else nullcontext():
             machine.kill()
@@ -307,7 +310,7 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(rounds: int, seed: int) -> None:
     """Kill the service repeatedly on each storage, and print the result."""
-    # What the processes leave is settled in this one, with a line for each step.
+    # Work that the other processes leave is done in this process, which logs a line for each step.
     structlog.configure(processors=[], logger_factory=structlog.ReturnLoggerFactory())
     broken = []
     for name, storage in STORAGES.items():

@@ -117,8 +117,8 @@ def _json_type(hint: Hint) -> Hint:
 def _require_fields(value: Json, of: Hint, at: str) -> None:
     """Raise AssertionError if an object lacks a field, or has an unknown or mistyped field.
 
-    A field that is Optional in the SDK may be left out in the description, or be null, or both:
-    the SDK does not say which. The others are always there, except of what was deleted.
+    A field that is Optional in the SDK may be missing or null, because the SDK does not show which
+    of the two the description allows. All other fields are required, except in deleted objects.
     """
     described = OBJECTS.get(value.get("object"), of) if of is StripeObject else of
     fields, required = _fields(described), _required(described)
@@ -132,7 +132,7 @@ def _require_fields(value: Json, of: Hint, at: str) -> None:
 
 
 class _Names(dict[str, Hint]):
-    """The classes that annotations name. A class that the fake Stripe lacks counts as an object."""
+    """Classes in annotations, by name. A class that the fake Stripe lacks counts as an object."""
 
     def __missing__(self, name: str) -> Hint:
         return StripeObject

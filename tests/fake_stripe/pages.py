@@ -80,7 +80,7 @@ def _form(merchant: Merchant, session: Object, alert: str = "") -> str:
         f'<p><label>{label} <input id="{name}" name="{name}" value="{html.escape(value)}" required></label></p>'
         for name, label, value in fields
     )
-    # "Customize text and policies": Markdown makes bold text and links of it.
+    # "Customize text and policies": bold text and links are written in Markdown.
     message = session.get("custom_text", {}).get("submit", {}).get("message", "")
     consent = _MARKDOWN.renderInline(message)
     # "Customize payment method reuse agreement": Checkout shows its own text in setup mode.

@@ -310,7 +310,7 @@ class FakeStripe:
             "custom_fields": [],
             "shipping_options": [],
             "expires_at": expires_at,
-            # What is allowed only narrows down what is switched on.
+            # The allowed types are a selection of the types that are switched on.
             "payment_method_types": [
                 each for each in merchant.offered if each in self._allowed(checked)
             ],
@@ -479,7 +479,7 @@ class FakeStripe:
             options = session.get("payment_method_options", {}).get("card", {})
             blocked = options.get("restrictions", {}).get("funding_types_blocked", [])
             if number in TEST_CARDS and TEST_CARDS[number].funding in blocked:
-                # The page says so, and confirms nothing.
+                # The page shows this error, and confirms nothing.
                 return str(intent["status"])
             is_checked = session.get("billing_address_collection") == "required"
             status = self._confirm(

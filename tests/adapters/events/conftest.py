@@ -71,7 +71,7 @@ def receiver() -> Iterator[ListeningServer]:
 
 @pytest.fixture(autouse=True)
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Addresses to which a connection was attempted. All outside of this machine refuse."""
+    """Addresses to which a connection was attempted. Those outside this machine are refused."""
     addresses: list[str] = []
     really_connect = socket.socket.connect
 

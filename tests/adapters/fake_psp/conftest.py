@@ -76,7 +76,7 @@ def card_entry(number: str = GOOD, *, zipcode: str = "98101") -> CardEntry:
 
 
 def lock(psp: FakePsp, database: Path) -> Database:
-    """Hold the write lock with another connection until that is closed. This PSP does not wait."""
+    """Hold the write lock until the returned connection is closed. The PSP does not wait for it."""
     with psp._database.write() as db:
         db.execute("PRAGMA busy_timeout = 1")
     other = Database(database)
@@ -88,7 +88,7 @@ class Browser:
     """A guest's browser without JavaScript that shows a page."""
 
     def __init__(self, psp: FakePsp, reference: str, client: TestClient | None = None) -> None:
-        """Open the page alone, or with the client of a whole application."""
+        """Prepare to open a page, without the rest of the application unless `client` is given."""
         app = falcon.App[falcon.Request, falcon.Response]()
         add_routes(app, psp)
         self.client = client or TestClient(app)

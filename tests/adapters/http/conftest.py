@@ -17,10 +17,10 @@ def api(installation: Installation) -> Api:
 
 @pytest.fixture(scope="module")
 def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """Return such a client for requests that are refused. Fail if a session was stored."""
+    """Return a client for requests that must be refused. Fail if one of them stored a session."""
     installation = Installation(tmp_path_factory.mktemp("refusing"))
     yield Api(installation)
     installation.clock.advance(timedelta(days=2))
-    # Every session would be due by now.
+    # If a session had been stored, it would be due by now.
     assert installation.reconcile().jobs["sessions"] == 0
     installation.close()

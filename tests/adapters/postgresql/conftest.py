@@ -47,7 +47,8 @@ def storage(
     request: pytest.FixtureRequest, opened_postgresql: PostgresqlStorage
 ) -> PostgresqlStorage:
     """Return a storage over the database at `url`."""
-    # A fixture cannot use another by a mark. It empties the database, before anything is stored.
+    # The fixture `url` empties the database before anything is stored. The mark `usefixtures` has
+    # no effect on fixtures.
     request.getfixturevalue("url")
     return opened_postgresql
 

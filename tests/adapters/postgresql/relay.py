@@ -17,12 +17,13 @@ _CHUNK: Final = 65_536
 class Relay:
     """Forwards bytes between clients and a PostgreSQL server, on a separate port.
 
-    `before_commit` is called once, before a COMMIT is forwarded to the server; `after_commit` once,
-    before its response is forwarded to the client. What they cut is not forwarded.
+    `before_commit` is called once, before a COMMIT is forwarded to the server. `after_commit` is
+    called once, before the response to a COMMIT is forwarded to the client. If the function cuts
+    the connection, the COMMIT or the response is not forwarded.
     """
 
     def __init__(self, url: str) -> None:
-        """Take the address of a database on the server, and connections from now on."""
+        """Accept connections for the database at `url` from now on."""
         parts = urlsplit(url)
         self._server = (parts.hostname or "", parts.port or 5432)
         self._ends: set[socket.socket] = set()
@@ -50,12 +51,12 @@ class Relay:
         self.cut()
 
     def start(self) -> None:
-        """Take connections again, at the same address."""
+        """Accept connections again, at the same address."""
         self._listening = socket.create_server(("127.0.0.1", self._port))
         self._run(self._accept, self._listening)
 
     def pause(self) -> None:
-        """Accept connections and data, and forward nothing."""
+        """Accept connections and data, but do not forward anything."""
         self._passes.clear()
 
     def resume(self) -> None:
@@ -109,7 +110,7 @@ class Relay:
 
 @contextmanager
 def relay_to(url: str) -> Iterator[Relay]:
-    """Provide a relay to a database. What was to happen at a COMMIT must have happened."""
+    """Provide a relay to a database. Fail if `before_commit` or `after_commit` was not called."""
     relay = Relay(url)
     try:
         yield relay
