@@ -35,9 +35,9 @@ from tests.shared import NotInstalled, note_start
 from tests.waiting import LIMIT_SECONDS
 
 Tell: TypeAlias = Callable[[str], None]
-"""Takes one line about what is being done."""
+"""Prints a line about what is being done."""
 _Candidate: TypeAlias = tuple[Path, Mapping[str, str]]
-"""An executable, and what it needs in its environment."""
+"""An executable, and the environment variables that it needs."""
 
 _FOLDER: Final = Path(__file__).resolve().parents[2] / ".browser"
 _NAMES: Final = (

@@ -42,7 +42,7 @@ def type_into(field: Locator, text: str) -> None:
     field.press_sequentially(text)
 
 
-# Some browsers ask for /favicon.ico then, sooner or later, and report that it is not there.
+# If a page names no icon, some browsers request /favicon.ico and report that it is missing.
 _MISS_ICON: Final = """addEventListener("load", () => {
     const isPage = window === top && location.protocol.startsWith("http")
     if (isPage && !document.querySelector("link[rel=icon]")) console.error("no icon is named")

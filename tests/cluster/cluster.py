@@ -32,7 +32,7 @@ NODES: Final = ("db1", "db2", "db3")
 SYNCHRONOUS: Final = ("synchronous_mode", "synchronous_mode_strict")
 PASSWORD: Final = "s3cret"
 STATE_SECONDS: Final = 600
-"""How long to wait for a state of the cluster. A busy machine takes less."""
+"""How long to wait for a state of the cluster. Even a busy machine takes less time."""
 SESSION_MINUTES: Final = 720
 """The sessions' links are so long-lived that no link expires during a run."""
 

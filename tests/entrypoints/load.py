@@ -611,7 +611,7 @@ class Aftermath:
 
     - `lost`: add-cards whose session is missing, or differs from what the client read.
     - `unasked`: sessions that no client knows, such as a second one under the same key.
-    - `unsettled`: sessions in a wrong state for the card that was typed, or for a page without a card.
+    - `unsettled`: sessions in a wrong state for the card that was typed, or for no card.
     - `doubled`: cards that are on file twice, as guest and last four digits.
     - `missing`: typed cards that are not on file, and removed cards that are still on file.
     - `stray`: tokens that only the PSP has, or only an account.

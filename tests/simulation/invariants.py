@@ -36,10 +36,10 @@ from tests.simulation.snapshot import (
 from tests.told_events import Told, lost_and_invented
 
 MAX_CLOCK_SKEW: Final = timedelta(minutes=5)
-"""The clocks of two processes never differ by more here."""
+"""The largest difference between the clocks of two processes in the simulation."""
 
 MAX_ATTEMPTS: Final = 10
-"""How often an event is sent to an endpoint that does not take it."""
+"""How often an event is sent to an endpoint that does not accept it."""
 
 _NEXT_STATUS: Final = {
     "open": {"open", "completed", "failed", "expired"},
@@ -59,7 +59,7 @@ def version_of(card: Card | AccountRow) -> Version:
 _CARD_NUMBERS: Final = tuple(number.encode() for number in TEST_CARDS)
 
 _TREE_PAGES: Final = {2: 12, 5: 12, 10: 8, 13: 8}
-"""The first byte of pages of a b-tree, and the length of their headers (SQLite's file format, 1.6)."""
+"""The header length of a b-tree page by its first byte (SQLite's file format, section 1.6)."""
 
 
 class Broken(Exception):

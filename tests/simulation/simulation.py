@@ -128,22 +128,22 @@ GOOD_CARD: Final = "4242424242424242"
 GOOD_NUMBERS: Final = (GOOD_CARD, "5555555555554444")
 
 CARD_TESTING_LIMITS: Final = "guest=6/3,guest-everywhere=off/5,caller=off/off,center=off/off"
-"""The limits of every second seed; the others have none."""
+"""The limits in the runs of every second seed. The other runs have no limits."""
 
 MAX_SESSIONS: Final = 6
-"""How many sessions a guest may have at a center in 24 hours by them."""
+"""How many sessions these limits allow a guest at a center in 24 hours."""
 
 CALLS_UNTIL_FAULT: Final = 16
-"""A step has its fault at one of its first calls to ports, if it makes that many."""
+"""A step has a fault within this many calls to ports, unless it ends earlier."""
 
 SECONDS_AHEAD: Final = (0, 1, 60, 120)
-"""By how much the clock of a process may be wrong. The clock of the PSP is right."""
+"""By how many seconds the clock of a process may be ahead. The clock of the PSP is right."""
 
 JUMPS: Final = (
     *(timedelta(minutes=1), timedelta(days=1), timedelta(days=365)),
     *(timedelta(minutes=-1), timedelta(days=-1), timedelta(days=-365)),
 )
-"""By how much it may be wrong for a moment."""
+"""By how much the clock of a process may jump for a moment."""
 
 KEYS_LAST: Final = timedelta(hours=24) - MAX_CLOCK_SKEW
 
@@ -152,7 +152,9 @@ MAX_TIME_TO_END: Final = timedelta(days=3)
 
 MAX_ROUNDS_TO_END: Final = 200
 PUNCTUAL_ROUNDS: Final = 20
-"""At the end the reconciler runs so many times when work is due, and then once an hour at most."""
+"""At the end of a run, the reconciler runs this many times at the moment when work is due. After
+that, it runs once an hour at most.
+"""
 
 STEPS_PER_FILE_CHECK: Final = 10
 
