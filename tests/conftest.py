@@ -116,7 +116,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None, object, object]:
-    """If a program is not installed, say what to install instead of showing a traceback."""
+    """If a program is missing, say what to install instead of showing a traceback."""
     try:
         return (yield)
     except NotInstalled as missing:

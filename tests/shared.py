@@ -33,7 +33,7 @@ Start: TypeAlias = Callable[[], AbstractContextManager[str]]
 
 
 class NotInstalled(Exception):
-    """A program that a test needs is not installed. The text contains the advice to install it."""
+    """A program that a test needs is missing or does not start. The text says what to install."""
 
 
 class Run:

@@ -56,7 +56,7 @@ FATES_OF_EVENTS: Final = (("works", "refuses", "drops", "response is lost"), (17
 """What the endpoint does with an event, and how often."""
 
 MAX_WAL_BYTES: Final = 16 * 1024 * 1024
-"""SQLite limits the WAL to 4 MiB, but exceeds this limit while readers delay a checkpoint."""
+"""SQLite aims at a WAL of 4 MiB, but exceeds this size while readers delay a checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
