@@ -49,9 +49,9 @@ class TextErasureFile(ErasureFile):
     These words are separated by blanks. A reference has the form `stripe/default/cus_1`. `path` is
     None if the operator does not use such a file.
 
-    The line of a merged guest does not begin with an id, but with `>`, the guest's id, another `>`,
-    and the id of the remaining guest. Older releases skip such a line, because they expect a line
-    to begin with an id. They would erase a guest whose id they found there, and discard the cards.
+    The line of a merged guest begins with `>`, the guest's id, another `>`, and the id of the
+    remaining guest. Older releases erase each guest whose id begins a line, and discard the guest's
+    cards. They skip the line of a merged guest, because it begins with `>`.
     """
 
     path: Path | None
@@ -106,8 +106,8 @@ class TextErasureFile(ErasureFile):
     def _read(self) -> Mapping[GuestId, _Line]:
         """Return the last line of each guest.
 
-        References in the guest's earlier lines are added to it, if those lines also describe an
-        erasure, or a merge into the same guest.
+        If consecutive lines of a guest describe an erasure, or a merge into the same guest, the last
+        of these lines also gets the references of the others.
         """
         if self.path is None or not self.path.exists():
             return {}

@@ -35,7 +35,10 @@ class NotKeys(ValueError):
 
 
 class NotGenuine(Exception):
-    """The evidence was changed, or was not signed with one of the keys. The text is the reason."""
+    """The evidence was changed, or was not signed with one of the keys.
+
+    The text of the exception states the reason.
+    """
 
 
 class EvidenceKeys(EvidenceSigner):

@@ -83,7 +83,10 @@ _REASONS: Final = (
 
 
 class KeysUnreachable(Exception):
-    """The identity provider's keys cannot be fetched. The text is the reason, for operators."""
+    """The identity provider's keys cannot be fetched.
+
+    The text of the exception states the reason, for operators.
+    """
 
 
 class SigningKeys:
@@ -267,7 +270,10 @@ class JsonWebTokens(Identity):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EitherIdentity(Identity):
-    """Recognizes callers by opaque tokens and by JSON Web Tokens, which contain two dots."""
+    """Recognizes callers by opaque tokens and by JSON Web Tokens.
+
+    A token with exactly two dots is treated as a JSON Web Token.
+    """
 
     opaque: Identity
     json_web: Identity

@@ -63,7 +63,10 @@ class Catalog:
         return text.format(**values) if values else text
 
     def group(self, key: str) -> Mapping[str, str]:
-        """Return the texts of one table for a script, each under the last part of its key."""
+        """Return the texts of one table, each under the last part of its key.
+
+        A page passes these texts to its script.
+        """
         return {name: each for name, each in self._found(key).items() if isinstance(each, str)}
 
     def _found(self, key: str) -> Any:  # a text, or a table of texts

@@ -150,8 +150,8 @@ def read_entry(typed: Mapping[str, str], *, avs: bool, now: datetime) -> CardEnt
 def repeatable(typed: Mapping[str, str]) -> Mapping[str, str]:
     """Return the expiry date and the billing address as typed, to show them in the form once more.
 
-    A text that is too long, malformed or contains a card number is replaced by "". The card number
-    and the CVC are never returned.
+    A text that is too long or malformed, or that contains a card number, is replaced by "". The
+    card number and the CVC are never returned.
     """
     return {name: _repeatable(name, typed.get(name, "")) for name in ("expiry", *BILLING_FIELDS)}
 

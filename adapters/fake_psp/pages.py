@@ -73,9 +73,9 @@ class _Problem(Exception):
     ) -> None:
         """Set the status and the content of the error page.
 
-        With `again`, the error page has a link to the form of `page`. `kept` names the card that
-        the page has already stored, such as "Visa •••• 4242". The guest can then continue with that
-        card. `kept` is None if the problem is a different one.
+        With `again`, the error page has a link to the form of `page`. If the page has already
+        stored another card, `kept` names that card, such as "Visa •••• 4242". The guest can then
+        continue with it.
         """
         self.status = status
         self.key = key

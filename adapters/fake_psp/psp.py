@@ -42,10 +42,10 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 """The minimum lifetime of a page."""
 
 BANK_ACTS_AFTER: Final = timedelta(seconds=10)
-"""The time between storing a test card and the bank's event that it was reissued or lost."""
+"""The time after which the bank of a stored test card reports that the card was reissued or lost."""
 
 YEARS_MORE: Final = 4
-"""By how many years a reissued card expires later than the card that it replaces."""
+"""How many years a bank adds to the expiry date of a card that it reissues."""
 
 MAX_LISTED: Final = 100
 """The maximum number of cards or charges in one list."""
@@ -184,7 +184,7 @@ _ANSWERS: Final[Mapping[str, ChargeStatus]] = {
 
 
 class CardEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event about a stored card. The bank changes the card when the event is first sent."""
+    """An event about a stored card. The stored card is changed when the event is first sent."""
 
     id: str
     type: str
@@ -386,7 +386,7 @@ class FakePsp:
         return CardReading(card=card, read_at=self.clock.now())
 
     def charge(self, request: ChargeRequest, idempotency_key: str | None) -> Charge:
-        """Charge a guest's card, and return and store the charge with its result.
+        """Charge a guest's card, store the charge with its result, and return the charge.
 
         A call with the same idempotency key and request returns the same charge. Raises CallRefused
         if the key was used with another request.

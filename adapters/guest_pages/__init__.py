@@ -14,7 +14,7 @@ _SHEET: Final = re.compile(r"([0-9a-f]{6})\.css")
 
 
 def templates(package: str, style: str) -> Environment:
-    """Return an environment with a package's templates. They may extend `layout.html`.
+    """Return a Jinja environment with a package's templates. They may extend `layout.html`.
 
     `style` is the path that was passed to `add_style`. The layout uses the variables `color` and
     `logo_uri` if a page passes them.
@@ -32,7 +32,7 @@ def add_style(app: falcon.App[falcon.Request, falcon.Response], style: str) -> N
 
 
 def is_sent_from(origin: str | None, req: falcon.Request) -> bool:
-    """Return whether the headers allow that a form was sent from a page of this origin.
+    """Return whether a form may come from a page of `origin`, according to the request's headers.
 
     Return False if the header `Origin` or `Sec-Fetch-Site` (Fetch Metadata Request Headers) states
     something else. A missing header is accepted, because some programs that guests use do not send
@@ -57,8 +57,8 @@ def form_action(*, has_form: bool) -> str:
 class MaskedGuest:
     """A guest's name and email address, masked so that even their length is hidden.
 
-    The initials and the domain are separate attributes, because a screen reader would read out each
-    bullet of the mask.
+    A screen reader would read out each bullet of the mask. For screen readers, a page therefore
+    uses the attributes `initials` and `domain` instead of `masked`.
     """
 
     def __init__(self, name: str, email: str | None) -> None:

@@ -113,7 +113,7 @@ class ListedAgreements(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[Agreement]) -> ListedAgreements:
-        """Return a page of agreements."""
+        """Return the response for a page of agreements."""
         agreements = [AgreementDetails.of(agreement) for agreement in page.items]
         return cls(agreements=agreements, page_info=PageInfo.of(page))
 

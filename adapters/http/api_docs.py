@@ -24,7 +24,7 @@ _CONTENT_TYPES: Final = {
     "swagger_bundle.js": _JAVA_SCRIPT,
     "swagger_style.css": _CSS,
 }
-"""All files of the page, with their content types."""
+"""The scripts and style sheets of the page at `/docs`, with their content types."""
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
@@ -33,7 +33,7 @@ _POLICY: Final = (
 
 
 class ApiDocs:
-    """The page, at `/docs`."""
+    """The page about the API, at `/docs`."""
 
     def on_get(self, _: falcon.Request, resp: falcon.Response) -> None:
         """Respond with the page, which shows the version of the release."""
@@ -45,7 +45,7 @@ class ApiDocs:
 
 
 class ApiDocsFiles:
-    """The scripts and the style sheet of the page, at `/docs/{name}`."""
+    """The scripts and style sheets of the page, at `/docs/{name}`."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Respond with a file, or with 304 if the browser has the same file. Raises HTTPNotFound.

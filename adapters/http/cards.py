@@ -250,7 +250,7 @@ class StoredCards(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[Account], now: datetime) -> StoredCards:
-        """Return a page of cards as of `now`, which decides which of them have expired."""
+        """Return the response for a page of cards. Which cards have expired depends on `now`."""
         cards = [StoredCard.of(account, now) for account in page.items]
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
@@ -283,7 +283,7 @@ class CardConsent(GuestConsent, frozen=True, kw_only=True):
 
 
 class ExpiringCard(StoredCard, frozen=True, kw_only=True):
-    """A card in the list of a center's cards that expire before a date. Any guest may own it."""
+    """One of a center's cards that expire before a date, with the guest whose card it is."""
 
     guest_id: Annotated[Uuid, uuid_example("The guest whose card it is.")]
 
@@ -296,7 +296,7 @@ class ExpiringCards(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[Account], now: datetime) -> ExpiringCards:
-        """Return a page of cards as of `now`, which decides which of them have expired."""
+        """Return the response for a page of cards. Which cards have expired depends on `now`."""
         cards = [ExpiringCard.of(account, now) for account in page.items]
         return cls(accounts=cards, page_info=PageInfo.of(page))
 
@@ -306,10 +306,9 @@ prepare(PaymentReference, StoredCard, StoredCardDetails, ExpiringCard, GuestCons
 
 @dataclass(frozen=True, kw_only=True)
 class CardResource:
-    """Work with cards on file.
+    """Read and remove cards on file, and choose the default.
 
-    The operations list, read and remove a guest's cards, and make a card the default. Another
-    operation lists a center's cards that expire soon.
+    Also list a guest's cards, and a center's cards that expire soon.
     """
 
     list_accounts: ListAccounts

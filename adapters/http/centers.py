@@ -111,7 +111,7 @@ class ListedCenters(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[ConfiguredCenter]) -> ListedCenters:
-        """Return a page of centers."""
+        """Return the response for a page of centers."""
         centers = [CenterInfo.of(center) for center in page.items]
         return cls(centers=centers, page_info=PageInfo.of(page))
 

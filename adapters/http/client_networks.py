@@ -6,9 +6,9 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
 NOT_AN_ADDRESS: Final = "unknown"
-"""The name used for every text that is not an address, because a proxy may forward any text.
+"""The result for a text that is not an IP address. A proxy may forward any text.
 
-All such clients are counted together. The text itself is not logged.
+All clients with such a text are counted together. The text itself is not logged.
 """
 
 

@@ -18,7 +18,7 @@ def show_continue_page(
     page_content: PageContent | None,
     hosted_page: HostedPage | None = None,
 ) -> None:
-    """Respond with the page. The button sends a form.
+    """Respond with a page whose button sends a form.
 
     Without `hosted_page`, the form goes to the address of this page. With `hosted_page`, the form
     goes to the PSP and contains the fields that open the PSP's page.

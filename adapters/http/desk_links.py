@@ -161,7 +161,7 @@ class DeskResource:
 
     @_PAGE
     def show(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Show the page. Does not call a PSP."""
+        """Show the front desk's page. Does not call a PSP."""
         try:
             desk = self.read_desk(key)
             # The request is counted after the key was found, because a stranger may try any number
@@ -201,7 +201,7 @@ class DeskResource:
         },
     )
     def cancel(self, req: falcon.Request, resp: falcon.Response, key: str) -> None:
-        """Cancel the session, and redirect to the page."""
+        """Cancel the session, and redirect to the front desk's page."""
         self.read_desk(key)
         # Loads of the page have a separate limit, so that they do not use up this limit.
         self.limits.count_page_load("desk cancellation", key, req.remote_addr)

@@ -111,7 +111,7 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
 
 
 class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "from"}):
-    """The guest to merge into this guest, and the last four digits of both guests' cards."""
+    """The guest to merge into the guest in the path, and the last four digits of both guests' cards."""
 
     required: ClassVar[tuple[str, ...]] = ("from", "last_fours")
 
@@ -143,7 +143,7 @@ class FoundGuests(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[Guest]) -> FoundGuests:
-        """Return a page of guests."""
+        """Return the response for a page of guests."""
         guests = [ListedGuest.of(guest) for guest in page.items]
         return cls(guests=guests, page_info=PageInfo.of(page))
 
@@ -255,7 +255,7 @@ class GuestResource:
         ),
     )
     def merge(self, caller: Caller, guest_id: str, body: MergeBody) -> Done:
-        """Merge the guests."""
+        """Merge the guest in the body into the guest `guest_id`."""
         self.merge_guests(
             caller, guest_id=guest_id, merged_id=body.merged_id, last_fours=body.last_fours
         )

@@ -103,7 +103,7 @@ class SecurityHeaders:
     ) -> None:
         """Set the headers that the response lacks.
 
-        They forbid loading of other resources, framing, caching and content sniffing.
+        They forbid framing, caching, content sniffing, and loading other resources.
         """
         for name, value in SECURITY_HEADERS.items():
             if not resp.get_header(name):

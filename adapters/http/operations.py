@@ -162,9 +162,9 @@ class Operation:
     """The names of the method's arguments."""
 
     def __call__(self, handler: Handler) -> Operation:
-        """Return a copy of this operation to which the method `handler` responds.
+        """Return a copy of this operation with the method `handler`, which responds to requests.
 
-        The copy is completed with what the signature of `handler` states.
+        The copy also contains the types of the bodies from the signature of `handler`.
         """
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes

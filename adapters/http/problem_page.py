@@ -126,7 +126,7 @@ def _center_of(shown: ShowsCenter | None) -> Mapping[str, object]:
 def protect_page(
     resp: falcon.Response, *, has_form: bool = False, has_script: bool = False
 ) -> None:
-    """Set headers that forbid loading resources of other hosts, framing, and sending a referrer.
+    """Set headers that forbid framing, sending a referrer, and loading resources of other hosts.
 
     A page with a form may send a referrer within its own origin. Without a referrer, browsers would
     send the form with the origin "null".

@@ -98,7 +98,7 @@ class ProductsForSale(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[Product]) -> ProductsForSale:
-        """Return a page of products."""
+        """Return the response for a page of products."""
         products = [ProductForSale.of(product) for product in page.items]
         return cls(products=products, page_info=PageInfo.of(page))
 

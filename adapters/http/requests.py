@@ -138,7 +138,8 @@ class Query:
     """The query parameters of a request, each with all its values.
 
     `known` contains the names of the allowed parameters. If it is None, all names are allowed. The
-    constructor raises HTTPBadRequest if the query is malformed, or UnknownQueryParameter.
+    constructor raises HTTPBadRequest if the query is malformed, and UnknownQueryParameter if it
+    contains another name.
     """
 
     def __init__(self, req: falcon.Request, known: Collection[str] | None = None) -> None:

@@ -41,7 +41,7 @@ def time_example(description: str) -> Meta:
 def nullable_time(description: str) -> Meta:
     """Return an example and the description of a field that is a time or null.
 
-    Unlike that of `time_example`, the schema does not have a format.
+    The schema does not have a format, unlike the schema of `time_example`.
     """
     return example("2026-11-20T12:00:00Z", description)
 
@@ -68,7 +68,7 @@ class LimitedAmount(Struct, frozen=True):
 
 
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason why a request was refused. No other fields are added, for strict clients."""
+    """The reason for a refusal. It has no other fields, because strict clients would refuse them."""
 
     code: Annotated[int, example(400, "The HTTP status.")]
     message: Annotated[str, example("Invalid center id")]
@@ -126,7 +126,7 @@ LINK: Final = {
         "schema": {"type": "string", "examples": ['<?page=2&size=10>; rel="next"']},
     }
 }
-"""The header of every page of a list, for the document."""
+"""The header `Link` of every page of a list, for the OpenAPI document."""
 
 
 class Health(Struct, frozen=True):

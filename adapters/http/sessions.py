@@ -334,7 +334,7 @@ class ListedSessions(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, page: Page[CardSession]) -> ListedSessions:
-        """Return a page of sessions."""
+        """Return the response for a page of sessions."""
         sessions = [
             msgspec.convert(session, ListedSession, from_attributes=True) for session in page.items
         ]

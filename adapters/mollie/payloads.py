@@ -31,13 +31,16 @@ from domain.psps.payment_provider import ProviderUnavailable
 
 CARD: Final = "creditcard"
 PAGE_LIFETIME: Final = timedelta(minutes=30)
-"""The lifetime of a page: how long a card payment stays open ("Payment status changes")."""
+"""The lifetime of a page: how long a card payment stays open.
+
+The source is "Payment status changes" in Mollie's documentation.
+"""
 
 WITHOUT_GUEST: Final = "customer-not-present"
 """The scope of a mandate that may be charged without the guest, as for a missed appointment."""
 
 _WHOLE: Final = frozenset({"ISK", "JPY"})
-"""The currencies whose amounts have no decimal places ("Multicurrency")."""
+"""The currencies whose amounts have no decimal places (Mollie's documentation, "Multicurrency")."""
 
 
 def _by_tag(locales: str) -> Mapping[str, str]:

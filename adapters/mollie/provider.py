@@ -57,8 +57,8 @@ from domain.psps.webhook import WebhookDelivery, WebhookNotice
 API_BASE: Final = "https://api.mollie.com"
 
 KEY_LIFETIME: Final = timedelta(minutes=50)
-"""How long an idempotency key is used. Mollie forgets a key after an hour ("API idempotency"). The
-margin allows for an inaccurate clock of this machine.
+"""How long an idempotency key is used. Mollie forgets a key after an hour (Mollie's
+documentation, "API idempotency"). The margin allows for an inaccurate clock of this machine.
 """
 
 MAX_PARTS: Final = 4
@@ -83,7 +83,7 @@ _Read = TypeVar("_Read", bound=Resource)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MollieKeys:
-    """The key of a merchant account and its currency. The `repr` does not contain them."""
+    """The API key and the currency of a merchant account. The `repr` does not contain them."""
 
     api_key: str = field(repr=False)
     currency: str = field(repr=False)
@@ -172,7 +172,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Mollie's id of the website profile to which the key belongs, and then the mode."""
+        """Return Mollie's id of the website profile to which the key belongs, and the key's mode."""
         with self._mollie(merchant_account) as mollie:
             profile = mollie.one(RESOURCE, "GET", "/profiles/me")
         return f"{profile.id} {profile.mode}"
@@ -205,7 +205,10 @@ class MollieProvider(PaymentProvider):
         return payment.page(request, customer)
 
     def _webhooks_url(self, account: MerchantAccount) -> str | None:
-        """Return the address for Mollie's webhooks, or None on loopback, which Mollie refuses."""
+        """Return the address for Mollie's webhooks.
+
+        Return None for a loopback address, because Mollie refuses such an address.
+        """
         url = self._settings.webhooks_url
         if is_loopback(url):
             return None
@@ -319,7 +322,7 @@ class MollieProvider(PaymentProvider):
         )
 
     def check(self, account: MerchantAccount, webhooks_url: str) -> Sequence[Finding]:
-        """Check a merchant account with keys at Mollie, and return the findings for the doctor."""
+        """Check a merchant account at Mollie, and return the findings for `cardonfile doctor`."""
         date: str | None = None
         mode = self._settings.accounts[account].mode
 
@@ -373,13 +376,14 @@ def _customer(
 
 
 def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> Iterator[str]:
-    """Yield up to three customers for the guest, until the caller finds one that exists.
+    """Yield customers for the guest, until the caller finds one that exists.
 
     1. The customer on file, if there is one.
-    2. A customer created with the guest's idempotency key, so that a concurrent call gets the same
-       customer. If `is_old`, a customer that an earlier call created comes first, if there is one.
-    3. A customer created for this attempt, if Mollie returns a customer that was deleted after its
-       creation with that key, or if Mollie has saved a fault under the key.
+    2. If `is_old`, the customer that an earlier call created, if there is one.
+    3. A customer created with the guest's idempotency key, so that a concurrent call gets the same
+       customer.
+    4. A customer created with the attempt's idempotency key. It is needed if the customer of step 3
+       was deleted, or if Mollie has saved a fault under the guest's key.
     """
     if request.guest_reference is not None:
         yield request.guest_reference

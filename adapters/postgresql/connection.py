@@ -39,7 +39,7 @@ Received = TypeVar("Received")
 log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 2
-"""How long a unit waits for a connection from the pool, and a new connection for the server."""
+"""How long a unit waits for a connection from the pool, and how long connecting may take."""
 AWAY_SECONDS: Final = 0.5
 """How long a unit waits for a connection while the server is known to be down."""
 CHECK_SECONDS: Final = 1.5
@@ -167,7 +167,8 @@ class Transaction:
         """Represent a transaction that has begun on `connection`, a connection to `url`.
 
         `begun` is the response to the statements that began the transaction. If it is an error, the
-        error is raised. Raises OperationalError for a standby if statements have a time limit.
+        error is raised. Also raises OperationalError if the server is a standby and statements have
+        a time limit. Only commands, whose statements have no limit, may read from a standby.
         """
         self._connection: Connection | None = connection
         self._url = url
