@@ -106,8 +106,8 @@ class TextErasureFile(ErasureFile):
     def _read(self) -> Mapping[GuestId, _Line]:
         """Return the last line of each guest.
 
-        If consecutive lines of a guest describe an erasure, or a merge into the same guest, the last
-        of these lines also gets the references of the others.
+        If consecutive lines of a guest describe an erasure, or a merge into the same guest, the
+        last of these lines also gets the references of the others.
         """
         if self.path is None or not self.path.exists():
             return {}

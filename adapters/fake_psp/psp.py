@@ -42,7 +42,7 @@ PAGE_LIFETIME: Final = timedelta(minutes=30)
 """The minimum lifetime of a page."""
 
 BANK_ACTS_AFTER: Final = timedelta(seconds=10)
-"""The time after which the bank of a stored test card reports that the card was reissued or lost."""
+"""The time after which the bank of a stored test card reports it as reissued or lost."""
 
 YEARS_MORE: Final = 4
 """How many years a bank adds to the expiry date of a card that it reissues."""

@@ -111,7 +111,7 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
 
 
 class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "from"}):
-    """The guest to merge into the guest in the path, and the last four digits of both guests' cards."""
+    """The guest to merge into the guest in the path, and the last four digits of their cards."""
 
     required: ClassVar[tuple[str, ...]] = ("from", "last_fours")
 

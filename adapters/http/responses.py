@@ -68,7 +68,7 @@ class LimitedAmount(Struct, frozen=True):
 
 
 class ErrorObject(Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason for a refusal. It has no other fields, because strict clients would refuse them."""
+    """The reason for a refusal. There are no other fields: strict clients would refuse them."""
 
     code: Annotated[int, example(400, "The HTTP status.")]
     message: Annotated[str, example("Invalid center id")]

@@ -172,7 +172,7 @@ class MollieProvider(PaymentProvider):
 
     @override
     def identity(self, merchant_account: MerchantAccount) -> str | None:
-        """Return Mollie's id of the website profile to which the key belongs, and the key's mode."""
+        """Return Mollie's id of the website profile to which the key belongs, and the mode."""
         with self._mollie(merchant_account) as mollie:
             profile = mollie.one(RESOURCE, "GET", "/profiles/me")
         return f"{profile.id} {profile.mode}"
