@@ -97,7 +97,7 @@ class TextErasureFile(ErasureFile):
 
     @override
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the merged guests in the file, each with the guest who remained after the merge.
+        """Return the guests that the file lists as merged, each with the guest who remained.
 
         Raises OSError if the file cannot be read.
         """

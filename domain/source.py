@@ -1,4 +1,4 @@
-"""The place from which a card is added (interface, `addCard`)."""
+"""The `source` of an add-card request: the website or the app of the client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from domain.errors import InvalidSource
 
 
 class Source(IntEnum):
-    """The place from which a card is added."""
+    """The kinds of software that may send an add-card request."""
 
     WEB_STORE = 1
     MOBILE = 5

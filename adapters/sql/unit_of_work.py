@@ -90,9 +90,9 @@ class OnFirstUse(Generic[Port]):
 
 
 class SqlUnit:
-    """A unit of work whose repositories use this transaction.
+    """A unit of work, whose repositories share one transaction.
 
-    A read-only transaction refuses writes and commits.
+    If the transaction is read-only, the unit can neither write nor commit.
     """
 
     centers: OnFirstUse[Centers] = OnFirstUse(SqlCenters)

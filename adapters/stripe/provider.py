@@ -379,7 +379,10 @@ def _candidates(call: Call, request: HostedPageRequest) -> Iterator[str]:
 
 
 def _page_made_before(call: Call, request: HostedPageRequest, customer: str) -> CheckoutSession:
-    """Find the page of an attempt if Stripe has saved a failure under its idempotency key.
+    """Find the page that an attempt created although Stripe returns a failure for the attempt.
+
+    If Stripe has saved a failure under the idempotency key of the attempt, it repeats this failure
+    for each further call with the key.
 
     Sessions that other programs of the merchant have created for the same customer are ignored.
     Raises ProviderRefused if there is no such page.

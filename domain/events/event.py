@@ -415,7 +415,10 @@ class EventDeliveries(Protocol):
         ...
 
     def counts(self) -> Mapping[EndpointId, DeliveryCounts]:
-        """Return the counts for each endpoint that has not accepted all its events."""
+        """Return how many events each endpoint has not accepted.
+
+        Endpoints that have accepted all their events are left out.
+        """
         ...
 
     def last_successes(self) -> Mapping[EndpointId, datetime]:

@@ -181,7 +181,7 @@ class ErasureFile(Protocol):
         ...
 
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the merged guests in the file, each with the remaining guest."""
+        """Return the guests that the file lists as merged, each with the guest who remained."""
         ...
 
 

@@ -67,10 +67,10 @@ class MerchantIdentities(Protocol):
     """
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:
-        """Return the identities at a PSP that the original installation stored.
+        """Return the identities of the original installation's merchant accounts at a PSP.
 
-        They were stored before the records were copied to this installation. The result is empty if
-        the records are not a copy.
+        The original installation stored them before its records were copied to this installation.
+        The result is empty if the records are not a copy.
         """
         ...
 

@@ -461,7 +461,7 @@ class CardSessions(WorkAtPsps, Protocol):
 
         A session is due from `due_at` on. If `due_at` is later than is possible, a wrong clock has
         set it, and the session is due at once. The latest possible time is what `latest_due`
-        returns for the longest wait:
+        returns for the longest wait that the session's state allows:
 
         - MAX_BACKOFF while the PSP does not respond,
         - POLL_EVERY if the page is open or `expires_at` has passed,

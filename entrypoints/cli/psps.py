@@ -135,11 +135,11 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Trust the current keys of an account.
+    """Forget which merchant an account belongs to.
 
-    Use this command if the first keys were wrong. NAME is the PSP. Stop the service first, and
-    start it afterwards with the right keys. At its first call to the PSP, the service stores which
-    merchant these keys belong to. The command refuses an account that has cards on file, or cards
+    Use this command if the first keys of the account were wrong. NAME is the PSP. Stop the service
+    first, and start it afterwards with the right keys. At its first call to the PSP, the service
+    stores which merchant the right keys belong to. The command refuses an account that has cards on file, or cards
     that still have to be discarded. The audit trail records who ran the command.
 
     \b

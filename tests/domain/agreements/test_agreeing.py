@@ -384,7 +384,7 @@ def test_a_card_is_kept_only_if_the_box_was_ticked_at_the_last_click_in_each_bro
     assert (account.keep_until is None) is is_kept
 
 
-def test_the_first_click_applies_if_the_last_click_before_the_card_was_typed_was_dropped(
+def test_the_first_click_applies_if_later_clicks_displaced_the_last_click_before_the_card(
     installation: Installation,
 ) -> None:
     session = started(installation)

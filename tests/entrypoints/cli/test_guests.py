@@ -127,7 +127,7 @@ def test_guest_show_finds_a_guest_by_id_or_email_address_without_showing_the_nam
     assert several == ["ID", *sorted((GUEST_ID, OTHER_GUEST_ID))]
 
 
-def test_showing_the_name_of_a_guest_is_in_the_audit_trail(on_file: CommandLine) -> None:
+def test_the_audit_trail_records_that_the_name_of_a_guest_was_shown(on_file: CommandLine) -> None:
     options = ("guest", "show", GUEST_ID, "--json")
     shown, without = (json.loads(on_file.succeeds(*options, *p)) for p in (["--personal"], []))
 

@@ -210,7 +210,7 @@ def test_a_worker_that_cannot_read_due_deliveries_writes_no_heartbeat(
     assert left == [WorkerState.STOPPED]
 
 
-def test_a_worker_logs_that_work_has_recovered_after_writing_a_heartbeat(
+def test_a_worker_that_can_write_a_heartbeat_again_logs_that_work_has_recovered(
     installation: Installation,
 ) -> None:
     seconds = [0.0]
