@@ -66,7 +66,10 @@ class WorkAtPsps(Protocol):
         ...
 
     def unanswered(self) -> Mapping[PspAccount, Waiting]:
-        """Return how many records wait for a PSP that does not respond, by merchant account."""
+        """Return how many records wait for a PSP that does not respond.
+
+        The result has one entry for each merchant account for which records wait.
+        """
         ...
 
     def is_any_due(self, now: datetime, *, except_at: Collection[PspAccount] = ()) -> bool:

@@ -271,7 +271,7 @@ def _psp(container: Container, name: ProviderName) -> Iterator[Finding]:
 def _wrong_merchant(
     container: Container, adapter: PaymentProvider, name: ProviderName, account: MerchantAccount
 ) -> Finding | None:
-    """Return a problem if the service refuses calls because of the merchant that owns the keys."""
+    """Return a problem if `RecognizeMerchant` refuses the keys of the merchant account."""
     about = "keys"
     try:
         databases.require_up_to_date(container.settings().database)
@@ -371,7 +371,13 @@ def _erasures(container: Container) -> Iterator[Finding]:
 
 
 def _accounts(container: Container) -> Iterator[Finding]:
-    """Find work that waits for merchant accounts, and cards whose PSP is not set up."""
+    """Find problems with merchant accounts:
+
+    - An account is not set up, but cards are stored there or work is left.
+    - Work for an account has been waiting for the PSP for a long time.
+    - The service no longer removes cards that the PSP does not know, because there are too many.
+    - An account is closed, but centers use it.
+    """
     status, psps = container.read_status()(), container.settings().psps
     with container.storage().read() as unit:
         standings = unit.merchant_standings.all()

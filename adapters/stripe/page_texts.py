@@ -26,9 +26,10 @@ _MARKDOWN: Final = re.compile(
 
 
 def consent_as_sent(text: str) -> str:
-    """Escape a consent text, because Stripe renders Markdown and names may contain any characters.
+    """Escape the characters of a consent text that Stripe would render as Markdown.
 
-    See "Customize text and policies" in Stripe's documentation.
+    The names in the text, such as the center's, may contain any characters. See "Customize text
+    and policies" in Stripe's documentation.
     """
     return _MARKDOWN.sub(r"\\\g<0>", text)
 

@@ -1,4 +1,7 @@
-"""An HTTP client for the SDK that uses the connection and the deadline of a call to the port."""
+"""The HTTP client that Stripe's SDK uses.
+
+All requests of one call to the port share one connection and one deadline.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ would print others, such as notices, to standard error.
 
 
 class Transport(stripe.HTTPClient):
-    """Sends the SDK's requests through an HTTP client with one deadline."""
+    """Sends all requests of the SDK over one connection, and with one deadline."""
 
     name = "http.client"
 

@@ -41,8 +41,8 @@ class ShownText:
     """A text about one booking, as a guest reads it.
 
     Each line of `text` is a paragraph. `button` is the label of the button with which the guest
-    agrees. `keep` is the label of the box that also allows later use of the card. `on_psp_page` is
-    the line that the PSP's page shows.
+    agrees. `keep` is the label of the box that the guest ticks to allow later use of the card too.
+    `on_psp_page` is the line that the PSP's page shows.
     """
 
     version: str

@@ -303,8 +303,9 @@ class Account(Card, WorkAtPsp):
 class AccountFilter:
     """The conditions of a search for cards on file. A field that is None is not a condition.
 
-    A card expires on the last day of its expiry month. `agreement_ends_before` finds cards with an
-    open agreement about a booking that ends before that time.
+    A card expires on the last day of its expiry month. `agreement_ends_before` finds cards that
+    guarantee a booking, if the booking ends before the given time. A booking does not count if the
+    agreement about it has ended.
     """
 
     guest_id: GuestId | None = None
@@ -356,9 +357,9 @@ class Accounts(WorkAtPsps, Protocol):
     def get(self, account_id: AccountId) -> Account | None:
         """Return the account, removed or not, or None if there is no such account.
 
-        In a write unit, this call locks the account. To change an account, lock all of its guest's
-        accounts with `active_at` instead. If two units each locked one account of a guest with this
-        call, and then tried to lock all of them, the units would deadlock.
+        In a write unit, this call locks the account. To change an account, lock all of the guest's
+        active accounts at the center with `active_at` instead. If two units locked two different
+        accounts of the guest with `get`, and then both called `active_at`, they would deadlock.
         """
         ...
 
@@ -412,7 +413,10 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
-        """Return how many accounts were leased for reading in the last minute, by merchant account."""
+        """Return how many accounts were leased for reading in the last minute.
+
+        The result has one number for each merchant account.
+        """
         ...
 
     def active_at_psp(self, psp_account: PspAccount) -> Sequence[AccountId]:

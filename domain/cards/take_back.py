@@ -26,7 +26,7 @@ BY_GUEST: Final = "guest"
 
 
 def stays_until(removal: GuestRemoval, running: Sequence[Agreement]) -> datetime | None:
-    """Return the time until which a card stays on file for its bookings if the guest removes it.
+    """Return the time until which a card stays on file for its bookings after the guest removes it.
 
     Return None if the card would be removed at once. `removal` is the center's setting. `running`
     are the agreements under which the card may be charged now.

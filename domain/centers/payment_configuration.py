@@ -44,7 +44,7 @@ class CardsPerGuest(StrEnum):
 
 
 class GuestRemoval(StrEnum):
-    """What happens to a card that guarantees a booking if the guest removes it."""
+    """What happens if a guest removes a card that guarantees a booking."""
 
     ALWAYS = "always"
     """The card is removed at once."""
@@ -80,8 +80,8 @@ class PaymentConfiguration:
       be charged.
     - `no_show_indicator` is whether the acquirer allows "no-show" as the reason for a charge under
       an agreement.
-    - `guest_removal` is what happens to a card that guarantees a booking if the guest removes it.
-      None means `after-agreement` if the center takes agreements, and `always` if it does not.
+    - `guest_removal` is what happens if a guest removes a card that guarantees a booking. None
+      means `after-agreement` if the center takes agreements, and `always` if it does not.
     """
 
     provider: ProviderName
@@ -189,8 +189,9 @@ class PaymentConfiguration:
     def may_state_no_show(self, at: PspAccount) -> bool:
         """Return whether the bank may be sent "no-show" as the reason for a charge.
 
-        `at` is the merchant account of the charge. The setting applies only to the center's present
-        merchant account, because only the acquirer of that account has agreed to this reason.
+        `at` is the merchant account of the charge. `no_show_indicator` applies only to the center's
+        present merchant account, because only the acquirer of that account has agreed to this
+        reason.
         """
         return self.no_show_indicator and self.psp_account == at
 

@@ -82,7 +82,7 @@ def takes_agreements(unit: UnitOfWork, center: Center) -> bool:
 
 
 def removal_by_guests(unit: UnitOfWork, center_id: CenterId) -> GuestRemoval:
-    """Return what a center does with a card that guarantees a booking if the guest removes it."""
+    """Return what a center does if a guest removes a card that guarantees a booking."""
     configuration = unit.configurations.get(center_id)
     if configuration is not None and configuration.guest_removal is not None:
         return configuration.guest_removal

@@ -59,7 +59,7 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments/portal"
 
     def uri_of_key(self, key: str) -> str:
-        """Return the link for a key from a short form. Does not check whether the key exists."""
+        """Return the link that contains `key`. Does not check whether a session has this key."""
         return f"{self.base_url}/hosted-payments?key={quote(key, safe='')}"
 
     def logo_uri(self, center_id: CenterId, logo: Logo | None) -> str | None:
@@ -72,7 +72,7 @@ class HostedLinks:
         return f"{self.base_url}/hosted-payments/logos/{center_id}/{logo.file_name}"
 
     def _opening_uri(self, session: CardSession) -> str:
-        """Return the link with the token and the key, if the session has a key."""
+        """Return the link with the session's token, and with the key if the session has one."""
         query = {"token_id": session.token_id, "key": session.link_key}
         sent = "&".join(f"{name}={value}" for name, value in query.items() if value)
         return f"{self.base_url}/hosted-payments?{sent}"
@@ -103,7 +103,7 @@ class LinkCancelled(Exception):
 
 
 class LinkPaused(Exception):
-    """Too many cards were refused in 24 hours, so the link does not lead to a page for now."""
+    """A limit on refused cards is reached, so the link does not lead to a page for now."""
 
     def __init__(self, reached: CardLimitReached) -> None:
         self.reached = reached
@@ -114,10 +114,10 @@ class ClickNeeded(Exception):
     """The guest must click a button to open the link, for one of these reasons:
 
     - The link is older than 24 hours.
-    - The guest must first agree on cardonfile's page.
-    - The page offers a card on file.
+    - The guest has not yet agreed to the text on cardonfile's page.
+    - Cardonfile's page offers a card on file.
     - Many cards were refused at the center, so programs may be testing cards.
-    - The center did not accept the last card.
+    - The center did not accept the card that the guest typed in last.
     """
 
 

@@ -51,8 +51,8 @@ class OpenHostedPage:
     page is over. The link of a settled session leads to the stored redirect_uri.
 
     The `limits` on refused cards also apply here. When a limit is reached, even sessions that were
-    started in advance do not get a page. If `notes_browsers` is set, the browser of each click on
-    an agreement's button is recorded.
+    started in advance do not get a page. If `notes_browsers` is set, the browser of each click with
+    which the guest agrees on cardonfile's page is recorded.
 
     Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused. Raises FormNeeded if
     a redirect cannot open the page. Raises PageUnderWay, or ProviderUnavailable if the PSP does not

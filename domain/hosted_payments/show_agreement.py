@@ -110,9 +110,10 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
 
 
 def name_of(card: Account) -> str:
-    """Return the name of a card in the page's form: its id, its brand and its last four digits.
+    """Return the name that stands for a card in the form on cardonfile's page.
 
-    The name differs if the card has changed since the guest read the page.
+    It consists of the card's id, brand and last four digits. If the brand or the digits change
+    after the guest has opened the page, the name changes too.
     """
     return f"{card.account_id} {card.card_logo} {card.last_four}"
 

@@ -27,10 +27,11 @@ class EraseGuest:
     are kept.
 
     The guest is added to `file` just before the commit. If the process dies between the two steps,
-    the file contains a guest who is not erased, and `repeat_from_file` erases that guest. In the
-    opposite order, a restored backup could contain an erased guest who is not in the file. The
-    guests who were merged into this guest are added too, in case `MergeGuests` has not added them
-    yet.
+    the file contains a guest who is not erased, and `repeat_from_file` erases that guest. If the
+    guest were added after the commit, and the process died between the two steps, the file would
+    lack the guest. If an older backup were then restored, nothing would show that the guest must be
+    erased again. The guests who were merged into this guest are added too, in case `MergeGuests`
+    has not added them yet.
 
     Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
     or GuestNotFound if nothing is stored about the guest.

@@ -63,7 +63,8 @@ class GuestReferences(Protocol):
 class MerchantIdentities(Protocol):
     """Repository of the merchants' identities at PSPs, by merchant account.
 
-    An identity is the PSP's id of the merchant that owned the keys at their first use.
+    An identity is the PSP's id of a merchant. The stored identity is the first one that the PSP
+    reported for the keys of the merchant account.
     """
 
     def of_original(self, provider: ProviderName) -> frozenset[str]:

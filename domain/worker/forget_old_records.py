@@ -23,8 +23,8 @@ class Retention:
     - `deliveries`: deliveries of events, counted from the event.
     - `cards`: cards with their consents, counted from the removal of the card.
     - `audit`: entries of the audit trail, counted from the act.
-    - `browsers`: the browsers of clicks, counted from the end of the session. If the time is zero,
-      browsers are not recorded.
+    - `browsers`: the browsers in which guests clicked to agree, counted from the end of the
+      session. If the time is zero, browsers are not recorded.
     """
 
     sessions: timedelta = timedelta(days=400)
@@ -39,9 +39,10 @@ class ForgetOldRecords:
     """Use case: delete records whose retention has ended, a limited number of each kind per call.
 
     Idempotency keys are deleted after 24 hours, links to guests' own pages after a week, and other
-    records according to `retention`. Records that are due, open or to be discarded are never
-    deleted. An agreement is evidence until EVIDENCE_KEPT_FOR after its `kept_until`. Until then,
-    its session, the events of the session, and the card are kept too.
+    records according to `retention`. A session or an agreement that has not ended is never deleted.
+    A record about which the worker still has something to do is not deleted either, for example a
+    card that must be discarded at the PSP. An agreement is evidence until EVIDENCE_KEPT_FOR after
+    its `kept_until`. Until then, its session, the events of the session, and the card are kept too.
 
     Each kind of record has a separate unit of work, so that other writers wait only briefly. May be
     called at any time. If one kind fails, the others are still tried, and then ServiceUnavailable
@@ -55,7 +56,7 @@ class ForgetOldRecords:
     def __call__(self) -> bool:
         """Delete some records, and return whether more may be left.
 
-        Does nothing while the clock is not steady.
+        Does nothing while the clock is not steady, because a deletion cannot be undone.
         """
         if not self.clock.is_steady():
             return False

@@ -1,4 +1,6 @@
-"""The repositories, with one module for each capability. Each uses the transaction of its unit.
+"""The repositories, with one module for each capability.
+
+Each repository uses the transaction of its unit of work.
 
 The SQL works in both databases. Fragments that differ come from the `Dialect`.
 

@@ -133,7 +133,7 @@ class QueuesAtPsps(Queues[Record]):
     _account: str
 
     def unanswered(self) -> Mapping[PspAccount, Waiting]:
-        """Count the rows whose PSP has not responded, by merchant account."""
+        """For each merchant account, count the rows for which the PSP has not responded."""
         found = self._transaction.execute(
             f"SELECT ({self._account}), count(*), min(unanswered_since) FROM {self._rows.table} "
             f"WHERE unanswered_since IS NOT NULL AND ({self._account}) > '' GROUP BY 1"
