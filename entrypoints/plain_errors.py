@@ -18,10 +18,11 @@ NO_WORKER: Final = (
 
 @contextmanager
 def plain_errors(*also: type[Exception]) -> Iterator[None]:
-    """Turn errors that are raised in a `with` block into a ClickException with one sentence.
+    """Turn errors of settings, files and databases into a ClickException with one sentence.
 
-    These are errors of settings, files and databases. `also` contains further types of exceptions
-    whose text is one sentence. Other exceptions are not changed.
+    The errors are raised in a `with` block. `also` contains further types of exceptions to turn
+    into a ClickException. The text of such an exception must be one sentence. Other exceptions are
+    not changed.
     """
     from entrypoints.databases import in_a_sentence
 

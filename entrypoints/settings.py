@@ -289,7 +289,7 @@ class Settings:
 
     @property
     def notes_browsers(self) -> bool:
-        """Whether the IP address and the User-Agent of a guest's browser are recorded at each click."""
+        """Whether the IP address and User-Agent of a browser are recorded when the guest agrees."""
         return bool(self.retention.browsers)
 
     @property

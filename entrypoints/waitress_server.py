@@ -69,7 +69,7 @@ class _Channel(HTTPChannel):
     then poll continually, and the sending thread would often wait for the interpreter lock.
 
     If data does not fit into the socket at once, the main thread sends the rest. waitress wakes the
-    main thread for this at the end of the response at the latest.
+    main thread to send the rest when the response ends, or earlier.
     """
 
     error_task_class: type[ErrorTask] = _ErrorTask

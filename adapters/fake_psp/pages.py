@@ -58,7 +58,7 @@ def add_routes(app: falcon.App[falcon.Request, falcon.Response], psp: FakePsp) -
 class _Problem(Exception):
     """A problem that an error page explains to the guest.
 
-    `key` is the name of the table with the texts in the catalogs.
+    `key` names a table in the catalogs. This table contains the texts of the page.
     """
 
     def __init__(

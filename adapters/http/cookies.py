@@ -17,7 +17,7 @@ class Cookies:
 
     @property
     def is_secure(self) -> bool:
-        """Whether the public address is https, so that cookies are only sent over https."""
+        """Whether the public address is https. If it is, browsers send cookies only over https."""
         return self.links.base_url.startswith("https:")
 
     def get(self, req: falcon.Request, name: str) -> str | None:

@@ -111,7 +111,10 @@ class GuestSearch(RequestBody, frozen=True, kw_only=True):
 
 
 class MergeBody(RequestBody, frozen=True, kw_only=True, rename={"merged_id": "from"}):
-    """The guest to merge into the guest in the path, and the last four digits of their cards."""
+    """The guest to merge into the guest in the path.
+
+    The body also contains the last four digits of the cards of both guests.
+    """
 
     required: ClassVar[tuple[str, ...]] = ("from", "last_fours")
 

@@ -22,9 +22,9 @@ _TEMPLATES: Final = templates("adapters.http", STYLE)
 class Problem:
     """A problem that a page explains to the guest.
 
-    `key` is the name of the table with the texts in the catalogs, and `values` are the values for
-    their placeholders. If `reloads` is set, the browser reloads the page after
-    `retry_after_seconds`.
+    `key` names a table in the catalogs. This table contains the texts of the page, and `values` are
+    the values for the placeholders in these texts. If `reloads` is set, the browser reloads the
+    page after `retry_after_seconds`.
     """
 
     status: int

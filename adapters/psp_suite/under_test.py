@@ -200,7 +200,8 @@ class Facts:
     - `refusal_codes`: the `refusal_code` for the card REFUSED, and for the card CHALLENGED after a
       failed challenge. Leave out the whole mapping if the PSP does not report codes.
     - `nullable`: the names of fields about a card that may be null according to the PSP's
-      documentation. The fields are in responses, or in webhooks if only webhooks report the card.
+      documentation. Name the fields of the responses that report a card. If only webhooks report a
+      card, name the fields of the webhooks.
     - `address_fields`: the fields of a billing address that the PSP accepts.
     - `page_lifetime`: the maximum lifetime of a page, if it is less than a day.
 
@@ -226,7 +227,8 @@ class Facts:
       `{"API_KEY": "live_…"}`. They replace the settings of the same names in
       `PspUnderTest.settings`.
     - `resolution`: the precision of the PSP's times, such as one second.
-    - `list_lag`: the longest time until a repeated call finds the page in the PSP's lists.
+    - `list_lag`: the longest time from the beginning of an attempt (`HostedPageRequest.begun_at`)
+      until the PSP's lists show the page of the attempt.
     - `abilities`: the PSP's abilities.
     """
 
@@ -293,7 +295,10 @@ class PspUnderTest(ABC):
 
     @classmethod
     def not_tested(cls) -> Sequence[str]:
-        """Return the names of the parts that are not tested because the author left them out."""
+        """Return the names of the abilities, cards, facts and methods that the author left out.
+
+        The suite does not run the tests that need them.
+        """
         facts = cls.facts
         left_out: Mapping[str, bool] = {
             "misdirected": not facts.misdirected,
@@ -404,8 +409,9 @@ class PspUnderTest(ABC):
         """Cause trouble from the `from_call`-th call on, until `recover` is called.
 
         Calls are counted from now. If `calls` is given, the trouble ends after that number of
-        calls. For NONSENSE and UNKNOWN_STATUS, the PSP handles the call before it sends such a
-        response. These two kinds only have to work for calls about existing pages.
+        calls. For NONSENSE and UNKNOWN_STATUS, the PSP handles the call, and then sends the faulty
+        response. UNKNOWN_STATUS only has to work for calls about existing pages. The same applies
+        to NONSENSE if the PSP is not REMOTE.
         """
 
     def change_bodies(self, change: Callable[[int, bytes], bytes]) -> None:

@@ -309,8 +309,8 @@ def m004_access_tokens(db: Database) -> None:
 def m005_release_0_2(db: Database) -> None:
     """Migrate a database from release 0.1.0 to 0.2.
 
-    The defaults are for processes of 0.1.0 that may still be running. Only 0.1.0 uses the table
-    `guest_references`.
+    Some new columns have defaults, because processes of 0.1.0 that are still running may add rows
+    without these columns. Only 0.1.0 uses the table `guest_references`.
     """
     _create(
         db,

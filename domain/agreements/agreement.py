@@ -55,7 +55,8 @@ class Agreement:
 
     `ended_at` is when this service ended the agreement, or learned that it had ended. `stated_at`
     is when the agreement ended according to the shop. `reason` is the reason that the shop stated,
-    REPLACED if the guest replaced the agreement, or None.
+    or REPLACED if the guest replaced the agreement. In all other cases, `reason` is None: the
+    agreement has not ended, its booking is over, or the guest was erased.
     """
 
     agreement_id: AgreementId
@@ -101,8 +102,8 @@ class Agreement:
     ) -> Agreement:
         """Return a copy of this agreement that ended at `now`.
 
-        `reason` is None if the agreement ends because its booking is over. `stated_at` is when the
-        agreement ended according to the shop.
+        `reason` is None if the agreement ends because its booking is over or the guest is erased.
+        `stated_at` is when the agreement ended according to the shop.
         """
         # Even if the clock is behind, the card is kept for the whole grace period.
         ended_at = max(now, self.agreed_at)
@@ -137,9 +138,9 @@ def general_among(
 ) -> Sequence[GivenConsent]:
     """Return those of the `consents` that also allow charges unrelated to a booking.
 
-    `consents` and `agreements` are about the same card. If the guest did not tick the box for other
-    charges on the page, the stored consent contains the text of the agreement. Such a consent is
-    not returned.
+    `consents` and `agreements` are about the same card. A page that asks for an agreement has a box
+    for such charges. If the guest did not tick the box, the text of the agreement was stored as the
+    consent. Such a consent is not returned.
     """
     of_bookings = {each.token_id: each.shown.version for each in agreements}
     return [each for each in consents if each.version != of_bookings.get(each.token_id)]
@@ -170,8 +171,8 @@ class Agreements(Protocol):
     def made_with(self, account_id: AccountId) -> Sequence[Agreement]:
         """Return the agreements that belong to an account or were moved from it, oldest first.
 
-        An agreement that was moved no longer names the account. It is found through its session,
-        in which the guest typed in the account's card or used the card on file.
+        An agreement that was moved no longer names the account. It is found because the session in
+        which the guest agreed still names the account.
         """
         ...
 

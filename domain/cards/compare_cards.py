@@ -34,8 +34,8 @@ class CompareCards:
     """Use case: compare the cards stored at a merchant account with the accounts on file.
 
     Nothing is changed. The comparison leaves out cards that wait to be discarded. It also leaves
-    out cards that are stored, renewed or discarded while it is made. A card whose session is not
-    settled yet is listed as a card that is only at the PSP. The PSP must be able to list cards.
+    out cards that are stored, renewed or discarded during the comparison. A card whose session is
+    not settled yet is listed as a card that is only at the PSP. The PSP must be able to list cards.
     Raises ProviderUnavailable and ProviderRefused.
     """
 

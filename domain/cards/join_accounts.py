@@ -20,7 +20,7 @@ from domain.storage import UnitOfWork, WriteUnit
 def join_accounts(
     unit: WriteUnit, note_event: NoteEvent, remaining: Account, duplicate: Account, now: datetime
 ) -> Account:
-    """Move the agreements and consents of `duplicate` to `remaining`, and remove `duplicate`.
+    """Move the agreements of `duplicate` to `remaining`, copy the consents, and remove `duplicate`.
 
     The account `remaining` is kept on file as long as either account would have been kept. If the
     guest withdrew the consent for one account, the withdrawal applies to both. The card is then

@@ -9,9 +9,10 @@ from domain.events.event import Event, EventEndpoint
 
 
 class EventNotSent(Exception):
-    """An endpoint did not respond. It may still have received the event.
+    """An event was not sent, or the endpoint did not send a valid response.
 
-    The text of the exception is the reason, for operators.
+    In the second case, the endpoint may have received the event. The text of the exception is the
+    reason, for operators.
     """
 
 
@@ -22,6 +23,6 @@ class EventSender(Protocol):
         """Send an event once, and return the HTTP status of the response.
 
         Takes at most 15 seconds. `now` is the time in the signature. Raises EventNotSent if there
-        is no response, or if the endpoint's address is not allowed.
+        is no valid response, or if the endpoint's address is not allowed.
         """
         ...

@@ -21,8 +21,8 @@ class SendTestEvent:
     """Use case: send one `test` event to an endpoint, and return the HTTP status of the response.
 
     The event is signed like any other event. It is not stored, and not retried. Raises
-    EndpointNotFound. Raises EventNotSent if there is no response; the text of the exception is the
-    reason.
+    EndpointNotFound. Raises EventNotSent if there is no valid response, or if the endpoint's
+    address is not allowed; the text of the exception is the reason.
     """
 
     storage: Storage

@@ -51,8 +51,8 @@ class OpenHostedPage:
     page is over. The link of a settled session leads to the stored redirect_uri.
 
     The `limits` on refused cards also apply here. When a limit is reached, even sessions that were
-    started in advance do not get a page. If `notes_browsers` is set, the browser of each click with
-    which the guest agrees on cardonfile's page is recorded.
+    started in advance do not get a page. If `notes_browsers` is set, the guest's browser is
+    recorded when the guest agrees on cardonfile's own page.
 
     Raises LinkUnknown, LinkCancelled, LinkExpired, ClickNeeded or LinkPaused. Raises FormNeeded if
     a redirect cannot open the page. Raises PageUnderWay, or ProviderUnavailable if the PSP does not
@@ -173,8 +173,9 @@ class OpenHostedPage:
 
         If cardonfile's own page asks for consent, the guest's click is stored with the attempt. The
         guest must agree in each browser, and the latest click applies. If the PSP has not responded
-        about the attempt yet, this records that the PSP will be asked, and `_with_page` then asks
-        the PSP. A session that another process has settled in the meantime is returned unchanged.
+        about the attempt yet, this method records that the PSP will be asked. `_with_page` then
+        asks the PSP. A session that another process has settled in the meantime is returned
+        unchanged.
 
         Raises PageUnderWay while another request is asking the PSP. The click is stored before
         PageUnderWay is raised, because after a double click the browser keeps the cookie of the
@@ -235,12 +236,14 @@ class OpenHostedPage:
     def _with_agreement(
         self, unit: WriteUnit, session: CardSession, click: ClickOnPage, now: datetime
     ) -> CardSession:
-        """Return a copy of the session with the guest's click in this browser.
+        """Return a copy of the session that records the guest's click in this browser.
 
-        Return the session unchanged if cardonfile's page does not have to ask for consent. Also
-        return it unchanged if the guest has already agreed in this browser, unless `click` is a
-        click on the current text about a booking. Raises ClickNeeded if the guest has not agreed in
-        this browser.
+        Return the session unchanged if cardonfile's page does not have to ask for consent, or if
+        the guest has already agreed in this browser. There is one exception: if the guest agrees
+        with `click` to the current text about a booking, the click is recorded in any case.
+
+        Raises ClickNeeded if the guest has not agreed in this browser before, and does not agree to
+        the current text with `click`.
         """
         is_on_our_page = self.choose_consent.is_on_our_page(session.configuration.provider)
         is_asked_for = is_on_our_page or session.agreement is not None

@@ -80,12 +80,12 @@ class RefusedCards(Protocol):
     ) -> Mapping[CardLimit, datetime]:
         """Return the limits that are reached, each with the time of its n-th latest entry.
 
-        The entries of a limit are the sessions or refused cards of the session's guest, caller or
-        center. They are counted for COUNTED_FOR, beginning at `since`. The session itself need not
-        be stored.
+        Here, n is the limit's `at_most`. The entries of a limit are the sessions or refused cards
+        of the session's guest, caller or center. Only entries in the period that begins at `since`
+        and lasts for COUNTED_FOR are counted. The session itself need not be stored.
 
-        The limit's `at_most` is n. The limit is reached if it has at least n entries, and it stays
-        reached until its n-th latest entry is older than WINDOW.
+        A limit is reached if at least n entries are counted. It stays reached until its n-th latest
+        entry is older than WINDOW.
 
         In a write unit, this call also locks the guest. Other write units that make this call for
         the guest wait until the first unit ends, and then see the entries that it has added.

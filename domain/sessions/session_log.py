@@ -30,9 +30,9 @@ class Step(StrEnum):
 class SessionStep(NamedTuple):
     """A step, and the session after the step.
 
-    `reason` is None if there is no reason, or if it is unknown. For these steps, it is:
+    Only the following steps have a `reason`:
 
-    - DECLINED: the PSP's code.
+    - DECLINED: the PSP's code, or None if the PSP did not report a code.
     - NOT_ACCEPTED: why the center did not accept the card. The session stays open for another card.
     - REFUSED: the type of the refusal. The session has ended.
     - EXPIRED: why the session expired.

@@ -56,9 +56,11 @@ class OnFile:
     number of open agreements of each account, without those that the session replaces. `discard` is
     the discard of the collected token, or None.
 
-    If the guest replaces a card, `has_bookings` is whether all agreements that the session replaces
-    still run. `has_guest`, `has_center` and `has_configuration` are whether these records still
-    exist, because they may have been deleted since add-card.
+    `has_bookings` is False if the guest replaces a card, but the shop has ended or the guest has
+    replaced an agreement that the session would replace. Otherwise, `has_bookings` is True.
+
+    `has_guest`, `has_center` and `has_configuration` are whether these records still exist, because
+    they may have been deleted since add-card.
     """
 
     accounts: Sequence[Account]

@@ -17,10 +17,11 @@ from domain.storage import UnitOfWork, WriteUnit
 
 
 def may_agree_again(unit: UnitOfWork, session: CardSession) -> bool:
-    """Return whether every agreement that the session would replace is still running.
+    """Return whether the guest may agree again to the agreements that the session would replace.
 
-    The shop may have ended an agreement meanwhile, for example because the booking was cancelled.
-    The caller has locked the guest's cards.
+    The guest may not agree again if one of these agreements was ended by the shop meanwhile, for
+    example because the booking was cancelled. The same applies if an agreement was already replaced
+    or deleted. The caller has locked the guest's cards.
     """
     formers = [unit.agreements.get(each.replaces) for each in session.bookings if each.replaces]
     return all(each is not None and each.reason is None for each in formers)

@@ -107,10 +107,7 @@ class JobRunner(Generic[Target]):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop leasing jobs.
-
-        Return when the running jobs are done, but after 20 seconds at most.
-        """
+        """Stop leasing jobs. Return when the running jobs and chores are done."""
         self._stopping.set()
         self._work.set()
         self._thread.join()

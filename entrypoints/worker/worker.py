@@ -55,7 +55,10 @@ def chores(container: Container) -> Sequence[Chore]:
 
 
 class Worker:
-    """Runs jobs at PSPs, jobs at endpoints, and PSPs' background work, each in separate threads."""
+    """Runs jobs at PSPs, jobs at endpoints, and PSPs' background work, each in separate threads.
+
+    The threads that look for jobs also run the chores.
+    """
 
     def __init__(self, container: Container, *, base_url: str) -> None:
         """Build the parts of the worker. Raises SettingsError.
@@ -115,7 +118,8 @@ class Worker:
     def stop(self) -> None:
         """Finish the running jobs, and stop.
 
-        The background work for a PSP gets 20 seconds to finish.
+        Once the jobs at PSPs are done, this method waits at most 20 seconds for the background work
+        of each PSP, and at most 20 seconds for the jobs at endpoints.
         """
         sending = threading.Thread(target=self._at_endpoints.stop, daemon=True)
         sending.start()

@@ -476,9 +476,9 @@ class SqlRefusedCards(Repository, RefusedCards):
 
 
 def _nth_latest(limit: CardLimit) -> str:
-    """Return a subquery for the time of the n-th latest entry, where n is the limit.
+    """Return a subquery for the time of the n-th latest entry, where n is the limit's `at_most`.
 
-    The time is NULL if there are fewer entries, so that the limit is not reached.
+    The time is NULL if there are fewer than n entries. The limit is then not reached.
     """
     table, time = _COUNTED[limit.counted]
     return (
