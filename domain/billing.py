@@ -65,7 +65,7 @@ class AvsResult(StrEnum):
 
 
 def parse_billing_info(value: object) -> BillingInfo | None:
-    """Parse the billing_info that a client sent (interface, `addCard`).
+    """Parse the billing_info that a client sent (docs/http-api.md, `addCard`).
 
     Return None for null and for an object without values. A blank field counts as absent, and
     unknown fields are ignored. Raises BillingInfoInvalid with the first invalid field.

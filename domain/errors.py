@@ -298,7 +298,7 @@ class EventNotFound(Refusal):
 
 
 class EventsGone(Refusal):
-    """Events after the requested position were deleted, or it is from another list of events."""
+    """Events after the requested position were deleted, or the position is from another list."""
 
     code = 410
     type = "events_gone"

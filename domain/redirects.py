@@ -32,8 +32,9 @@ def parse_redirect_uri(value: object, *, allowed: Collection[str] = ()) -> str:
     """Check the redirect_uri that a client sent, and return it unchanged.
 
     `allowed` contains the center's origins and custom schemes. If it is empty, every absolute http
-    or https address with a host is allowed. Raises RedirectUriRequired if the value is missing,
-    null or blank, and RedirectUriInvalid if the address is not allowed (interface, `addCard`).
+    or https address with a host is allowed (docs/http-api.md, `addCard`). Raises
+    RedirectUriRequired if the value is missing, null or blank, and RedirectUriInvalid if the
+    address is not allowed.
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RedirectUriRequired

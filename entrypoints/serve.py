@@ -53,7 +53,8 @@ class ServeError(Exception):
 def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
     """Return a socket that listens on an address. If `port` is 0, a free port is used.
 
-    Raises ServeError. If the port is in use, the text advises to choose another with `option`.
+    Raises ServeError. If the port is in use, or if this process may not use the port, the text of
+    the error tells the operator to choose another port with `option`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

@@ -82,7 +82,7 @@ class Refused(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Done(Struct, frozen=True):
-    """The fields of every successful response under `/api/v1` that is not a list."""
+    """The fields that every successful response under `/api/v1` has, unless it is a list."""
 
     success: TrueValue = True
     error: None = None

@@ -42,10 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
-    """Load the classes before the suite is collected, so that a UsageError ends the run.
+    """Load the classes named with `--psp` before the suite is collected.
 
-    Do nothing in a worker of pytest-xdist, which could not show the error. There, `psps` loads the
-    classes.
+    At this time, a UsageError still ends the run. Do nothing in a worker of pytest-xdist,
+    which could not show the error. There, `psps` loads the classes.
     """
     config = collector.config
     if (
@@ -67,7 +67,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Print which parts the suite did not test, except in workers of pytest-xdist."""
+    """Print, for each PSP, the parts that the suite did not test because the author left them out.
+
+    Print nothing in a worker of pytest-xdist.
+    """
     for name, psp in config.stash.get(_psps, {}).items():
         terminalreporter.line(f"{name}: not tested: {', '.join(psp.not_tested()) or 'nothing'}")
 

@@ -18,9 +18,10 @@ class TrustKeys:
     Only operators call it. At the next call to the PSP, the PSP reports the identity of the present
     keys, which is then stored.
 
-    Raises InvalidField if the identity was not stored by this installation. Also raises
-    InvalidField if the merchant account has cards on file or tokens to discard, because other keys
-    could not charge or discard them.
+    Raises InvalidField if no identity is stored for the merchant account, or if the original
+    installation stored this identity before its records were copied to this installation. Also
+    raises InvalidField if the merchant account has cards on file or tokens to discard, because
+    other keys could not charge or discard them.
     """
 
     storage: Storage

@@ -34,8 +34,8 @@ class ChangeCard:
     """Use case: remove a card, withdraw its general consent, or make it the default.
 
     The center's settings decide whether a removed card stays on file for the bookings that it
-    guarantees. After a withdrawal, the card always stays for its bookings. If the card does not
-    guarantee a booking, a withdrawal removes the card.
+    guarantees. After a withdrawal, a card that guarantees bookings always stays on file for these
+    bookings. A withdrawal removes any other card.
 
     Each change stores an event for the shop. Removals and withdrawals are also noted in the audit
     trail, and `log_taken_back` is called with the card after the commit. If a change is repeated,

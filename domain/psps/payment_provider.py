@@ -79,7 +79,7 @@ class ProviderRefused(Exception):
 
 
 class NotFound(ProviderRefused):
-    """The PSP does not know the page, the token or the guest, or does not know it yet.
+    """The PSP does not know a page, a token or a guest, or does not know the object yet.
 
     A PSP may need some time until all of its machines know a new object. A single response of this
     kind is therefore not conclusive; see `is_confirmed`.

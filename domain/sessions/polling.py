@@ -103,7 +103,10 @@ class PolledSession(EndingSession):
         return ours == theirs
 
     def is_page_past_end(self, now: datetime) -> bool:
-        """Return whether the page is past its end. The link may still work."""
+        """Return whether the session or the latest attempt's page is past its end.
+
+        If only the page is past its end, the session's link may still lead to a new page.
+        """
         page = self.attempt.page if self.attempt else None
         return self.is_past_end(now) or (page is not None and now >= page.ends_at)
 
@@ -313,8 +316,8 @@ class PolledSession(EndingSession):
         at its present `due_at` if that is earlier.
 
         `since` is the state of the session when it was leased. If a settled session still has
-        the same `due_at`, this time is only the end of the lease. In this case, the session is due
-        in POLL_EVERY, even if the lease ends earlier.
+        the same `due_at` as `since`, that `due_at` is only the end of the lease. In this case, the
+        session is due in POLL_EVERY, even if the lease ends earlier.
         """
         later = now + POLL_EVERY
         is_lease = self.is_settled and self.due_at == since.due_at

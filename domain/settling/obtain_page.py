@@ -40,7 +40,9 @@ class ObtainPage:
     def __call__(self, session: CardSession) -> CardSession:
         """Call the PSP, store the result, and return the updated session.
 
-        The session's attempt then has a page, or it is over because the PSP refused it permanently.
+        The attempt of the updated session has a page, or the attempt is over because the PSP
+        permanently refused to create a page. If another process has already stored a page or
+        settled the session, return the session as that process stored it.
         """
         provider = self.providers[session.configuration.provider]
         request = session.current_attempt.request

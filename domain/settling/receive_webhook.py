@@ -24,8 +24,8 @@ class ReceiveWebhook:
     """Use case: verify a webhook, store it as evidence, and make its sessions due.
 
     The cards on file that the webhook names become due for reading. The same webhook may arrive
-    more than once. A webhook has no effect if it is about an unknown session or card, the page of a
-    settled session, or a closed merchant account. Raises WebhookRejected. Raises
+    more than once. A webhook has no effect if it is about an unknown session or card, the latest
+    page of a settled session, or a closed merchant account. Raises WebhookRejected. Raises
     ProviderUnavailable if the PSP is not configured, or if there are no keys for the merchant
     account.
     """
@@ -118,10 +118,16 @@ class ReceiveWebhook:
             return unit.merchant_standings.closed()
 
     def _would_make_due(self, provider: ProviderName, notice: WebhookNotice) -> bool:
-        """Return whether an unsigned notice would make a session due earlier.
+        """Return whether an unsigned notice would make a session due.
 
-        Return False if the notice does not identify a session, or if the session is already due at
-        the earliest possible time. Such notices are ignored, and nothing is written to the storage.
+        Return False in the following cases. The notice is then ignored, and nothing is written to
+        the storage.
+
+        - The notice does not identify a session.
+        - The session belongs to another merchant account.
+        - It is not useful to ask the PSP about the session, and the notice cannot be about an
+          earlier page.
+        - The session is already due as soon as a browser's request may ask the PSP.
         """
         with self.storage.read() as unit:
             session = _session_of(unit, provider, notice)

@@ -70,7 +70,8 @@ def add(*, url: str, types: Sequence[str], centers: Sequence[str]) -> None:
 def list_endpoints(*, as_json: bool) -> None:
     """List the endpoints, oldest first.
 
-    PENDING and FAILED count the stored deliveries. Deliveries are stored for 30 days, unless
+    PENDING is the number of stored deliveries that will be attempted again. FAILED is the number of
+    stored deliveries that will not be attempted again. Deliveries are stored for 30 days, unless
     CARDONFILE_RETENTION sets another time.
 
     \b

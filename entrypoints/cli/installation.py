@@ -85,8 +85,8 @@ def installation(
     no time limit, because some commands read a whole table and only the operator waits for them.
 
     Set `acts` if the command calls a PSP or an endpoint, directly or through the worker. The
-    command is then refused if the database belongs to another origin, so that a copy does not act
-    in place of the original.
+    command is then refused if the database belongs to another origin. Without this check, an
+    installation with a copy of the database could act in place of the original installation.
 
     Errors of the installation and refusals of the domain become a ClickException with one sentence.
     """

@@ -139,8 +139,8 @@ def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
 
     Use this command if the first keys of the account were wrong. NAME is the PSP. Stop the service
     first, and start it afterwards with the right keys. At its first call to the PSP, the service
-    stores which merchant the right keys belong to. The command refuses an account that has cards on file, or cards
-    that still have to be discarded. The audit trail records who ran the command.
+    stores which merchant the right keys belong to. The command refuses an account that has cards on
+    file, or cards that still have to be discarded. The audit trail records who ran the command.
 
     \b
     Example:

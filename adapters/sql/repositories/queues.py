@@ -104,9 +104,10 @@ class Queues(Table[Record]):
     ) -> Any:
         """Lease one due row until the time `until`.
 
-        The row is the first due row of the first of these queues that has one. Return the values of
-        the columns `returning` of the leased row, or None if no queue has a due row. `now` is
-        needed only if `_taken`, the SQL that changes the leased row, contains `:now`.
+        The queues are searched in order until a queue has a due row. Of this queue, the row with
+        the earliest `due_at` is leased. Return the values of the columns `returning` of the leased
+        row, or None if no queue has a due row. `now` is needed only if `_taken`, the SQL that
+        changes the leased row, contains `:now`.
         """
         for queue in queues:
             taken = self._transaction.execute(

@@ -45,8 +45,8 @@ def assignments(columns: Iterable[str]) -> str:
 def waiting(items: object, since: object) -> Waiting:
     """Convert two values in a row of a result: the count of waiting items, and the oldest time.
 
-    `items` may be a decimal because it is a sum, or None if there are no rows. `since` is then
-    None.
+    `items` may be a decimal, because it may be a sum. If there are no waiting items, `items` is 0
+    or None, and `since` is None.
     """
     return Waiting(int(str(items or 0)), msgspec.convert(since, datetime | None))
 
