@@ -52,7 +52,7 @@ _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The time limits of a client, and how often it tries each request (`tries`).
+    """The time limits of a client, and the maximum number of tries of each request (`tries`).
 
     `total_seconds` is the deadline for all requests together. `connect_seconds` is the limit for
     opening a connection, and `pause_seconds` is the wait between two tries. The port limits every

@@ -37,9 +37,10 @@ class NotPermitted(ProviderUnavailable):
 
 
 class KeySpent(ProviderRefused):
-    """Stripe has saved a failure under the idempotency key, and returns it for every further call.
+    """Because of the first call with the idempotency key, Stripe fails or refuses this call.
 
-    The call may have taken effect nevertheless.
+    Stripe has saved a failure of the first call under the key, and returns it for each further
+    call; or the first call had other parameters. The first call may have taken effect nevertheless.
     """
 
 

@@ -89,8 +89,8 @@ def page_parameters(
     agreement" describes. Two texts would be ambiguous, and only the center's text is stored with
     the card.
 
-    There is no parameter for `off_session`, because Checkout always creates SetupIntents for that
-    use. Since version 2026-09-30 of the API, the parameter `payment_method_types` has been called
+    Checkout always creates SetupIntents for the use `off_session`, so no parameter states the use.
+    Since version 2026-09-30 of the API, the parameter `payment_method_types` has been called
     `allowed_payment_method_types`.
     """
     metadata = {TOKEN_ID: request.token_id, ATTEMPT: str(request.attempt)}
@@ -405,7 +405,7 @@ class Customer(LiveOrTest):
 
 
 class StoredMethod(LiveOrTest):
-    """A PaymentMethod. Its `customer` is None after it was detached."""
+    """A PaymentMethod. A detached PaymentMethod has no `customer` (None)."""
 
     id: _Id
     customer: _Id | None = None
@@ -419,7 +419,7 @@ class Owner(msgspec.Struct):
 
 
 class CurrentMethod(LiveOrTest):
-    """A PaymentMethod with its expanded customer, which is None after it was detached."""
+    """A PaymentMethod with its expanded `customer`. A detached PaymentMethod has none."""
 
     id: _Id
     type: str
@@ -431,8 +431,9 @@ class CurrentMethod(LiveOrTest):
     def reading(self, customer: GuestReference, token: CardToken, *, at: datetime) -> CardReading:
         """Return the card's present state.
 
-        Raises ProviderUnavailable if this PaymentMethod has another token. Raises ProviderRefused
-        if it is not a card, or if it belongs to another customer.
+        Raises ProviderUnavailable if this PaymentMethod has another token, or if it belongs to an
+        account of Stripe instead of a customer. Raises ProviderRefused if it is not a card, or if
+        it belongs to another customer.
         """
         if self.id != token:
             raise ProviderUnavailable("the response is about another card")
@@ -448,22 +449,22 @@ class CurrentMethod(LiveOrTest):
 
 
 class ListedMethod(LiveOrTest):
-    """A PaymentMethod in a list, with its customer, which is None after it was detached."""
+    """A PaymentMethod in a list, with its `customer`. A detached PaymentMethod has none."""
 
     id: _Id
     customer: Owner | None
 
 
 class ListedMethods(msgspec.Struct):
-    """A list of PaymentMethods with their customers, including detached methods."""
+    """A part of a list of PaymentMethods with their customers, including detached methods."""
 
     data: list[ListedMethod]
     has_more: bool
 
     def cards(self) -> CardList:
-        """Return the cards that can be charged.
+        """Return the cards in this part that can be charged, and where the list continues.
 
-        Raises ProviderUnavailable if the list is incomplete.
+        Raises ProviderUnavailable if the list continues, but this part is empty.
         """
         if self.has_more and not self.data:
             raise ProviderUnavailable("the list continues, but this part is empty")
@@ -542,9 +543,11 @@ def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: date
     """Return the outcome of a page whose card is not yet, or no longer, attached to a customer.
 
     Only a webhook reports when the page was completed (`completed_at`). If no webhook has reported
-    it, the end of the page is used, because the page cannot be completed later. Raises
-    ProviderUnavailable if the page has ended and the card may still be attached later, because
-    Pending would end the session.
+    this time, the end of the page is used in its place, because the page cannot be completed later.
+
+    Raises ProviderUnavailable if the page has ended, but Stripe may still attach the card. Pending
+    would be wrong in this case: once the link has ended too, the caller treats Pending as the end
+    of a page without a card.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()

@@ -165,7 +165,7 @@ READ: Final = (Fate.STORED, Fate.GONE, Fate.UNKNOWN, Fate.SAME_CARD, Fate.ONE_CA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCard:
-    """Use case: read a card to import at its PSP, and store it as an account.
+    """Use case: import a card, which is read at its PSP and stored as an account.
 
     Nothing is stored if the card is on file, unknown to the PSP, or refused by a rule. The card is
     never discarded at the PSP. If an account is stored, an event is noted. May be called more than

@@ -52,8 +52,9 @@ class ReturnFromHostedPage:
         """Store the return, settle the session, and return the address for the redirect.
 
         `parameters` are the parameters of the query. `key` is the key of the last link that this
-        browser opened, or None. The session's link is returned only if `key` is its key, because
-        others may know the token too.
+        browser opened, or None. The session's link is returned only if `key` is the key of that
+        link, because other people may know `token_id`. A link from an earlier release has no key,
+        so `key` is not checked.
         """
         session = session_of_return(self.storage, token_id)
         if not session.is_settled or session.due_at is not None:

@@ -1,1 +1,1 @@
-"""The public origin of an installation, and the separation of a copy of its records."""
+"""The public origin of an installation, and the separation of copied records from the original."""

@@ -69,8 +69,12 @@ class Portal:
     """The content of a guest's own page.
 
     `guest` is None if the caller who made the link may not read guests. `replacing` is the state of
-    the latest replacement since the link was made. It is None if there was no replacement, or if
-    the cards on file have changed in another way since then.
+    the replacement in the guest's newest session at the center since the link was made. It is None
+    in these cases:
+
+    - There is no such session, or it replaces no card.
+    - The session has no outcome, and the guest is not waiting for one.
+    - The cards on file contradict the outcome, because they have changed since the session ended.
     """
 
     center_name: str

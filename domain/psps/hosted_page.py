@@ -252,10 +252,13 @@ class PageAttempt:
 class RefusalsOnPage:
     """The refused cards of a page. Every outcome includes them.
 
-    `refused_cards` is how many cards were refused so far, if the PSP reports that without a further
-    call. A number that is smaller than an earlier number is ignored. `refusal_code` is the PSP's
-    code for why the last card was refused, such as `insufficient_funds`. It is never a text for
-    people. It is None if the PSP does not give a reason, or no longer gives the reason.
+    `refused_cards` is how many cards the page has refused so far. If the PSP does not report this
+    number without a further call, the adapter keeps the default. A number that is smaller than an
+    earlier number is ignored.
+
+    `refusal_code` is the PSP's code for why the last card was refused, such as
+    `insufficient_funds`. It is never a text for people. It is None if the PSP does not give a
+    reason, or no longer gives the reason.
     """
 
     refused_cards: int = 0

@@ -172,7 +172,7 @@ class AddCard:
     def _require_agreements(
         self, unit: UnitOfWork, wanted: RequestedSession, on_file: Sequence[Account], now: datetime
     ) -> None:
-        """Raise a refusal if the guest cannot agree to these terms at the center.
+        """Raise a refusal if the guest cannot make the requested agreement at the center.
 
         The refusal is ConsentNotSet, InvalidField for `replaces`, or TooManyAgreements if all cards
         of the guest already have the maximum number of open agreements.
@@ -263,7 +263,10 @@ def new_session(
     trace: Trace | None,
     now: datetime,
 ) -> CardSession:
-    """Return an open session for a request. The parameters are described in `CardSession`."""
+    """Return an open session for a request.
+
+    `CardSession` describes the parameters `configuration`, `shows_guest` and `trace`.
+    """
     expires_at = now + configuration.link_lifetime(wanted.link_minutes)
     if wanted.agreement is not None:
         expires_at = min(expires_at, wanted.agreement.ends_at.astimezone(UTC))

@@ -96,8 +96,11 @@ def ask_about_open_pages(
 
     The PSP is then asked about them, and refused cards of these pages are counted. If too many
     cards were refused, the page of `session` also becomes due, and all these pages are closed when
-    they are settled. Nothing becomes due if no limit closes pages. May be called more than once. If
-    the process dies before this call, the PSP is asked about each page at the next poll.
+    they are settled. Nothing becomes due if none of the session's limits is a limit that closes
+    pages (`limits_that_close_pages`).
+
+    May be called more than once. If the process dies before this call, the PSP is asked about each
+    page at the next poll.
     """
     if not limits_that_close_pages(limits, session):
         return

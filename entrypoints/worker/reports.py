@@ -112,8 +112,8 @@ class WorkLog:
     def succeeded(self, *works: str) -> None:
         """Record that these kinds of work have succeeded, and log which of them work again.
 
-        Work that failed in the last 90 seconds is not logged yet. The job that failed may still be
-        leased, and it is retried only when its lease ends.
+        A kind of work that failed in the last 90 seconds is not logged as working again yet. The
+        job that failed is retried only when its lease ends, so the retry may still fail.
         """
         with self._lock:
             now = self._now()

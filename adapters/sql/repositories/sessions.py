@@ -476,9 +476,10 @@ class SqlRefusedCards(Repository, RefusedCards):
 
 
 def _nth_latest(limit: CardLimit) -> str:
-    """Return a subquery for the time of the n-th latest entry, where n is the limit's `at_most`.
+    """Return a subquery for the time of a limit's n-th latest session or refused card.
 
-    The time is NULL if there are fewer than n entries. The limit is then not reached.
+    The limit's `at_most` is n. If there are fewer than n, the time is NULL, and the limit is not
+    reached.
     """
     table, time = _COUNTED[limit.counted]
     return (
