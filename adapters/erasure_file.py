@@ -106,8 +106,11 @@ class TextErasureFile(ErasureFile):
     def _read(self) -> Mapping[GuestId, _Line]:
         """Return the last line of each guest.
 
-        If consecutive lines of a guest describe an erasure, or a merge into the same guest, the
-        last of these lines also gets the references of the others.
+        If the guest's lines just before it describe the same act, the result contains their
+        references too. The same act is an erasure, or a merge into the same guest.
+
+        The line of a guest who was merged is left out if another guest was later merged into this
+        guest.
         """
         if self.path is None or not self.path.exists():
             return {}
@@ -122,8 +125,8 @@ class TextErasureFile(ErasureFile):
             found[line.guest_id] = line
             remaining = found.get(line.into) if line.into else None
             if remaining is not None and remaining.into and remaining.at < line.at:
-                # A guest who was merged earlier stays in this merge, so the database has lost the
-                # first merge.
+                # The guest who remains in this merge had been merged before. The database has
+                # therefore lost the earlier merge.
                 del found[remaining.guest_id]
         return found
 

@@ -45,8 +45,8 @@ Returned = TypeVar("Returned")
 class InstalledPsp:
     """A loaded PSP, and its settings, which are None if the PSP is not set up.
 
-    If the plugin raises an exception, a method raises a SettingsError with one sentence. Only
-    `is_live` and `currency` return None instead.
+    If a method calls the plugin and the plugin raises an exception, the method raises a
+    SettingsError whose text is one sentence. Only `is_live` and `currency` return None instead.
     """
 
     plugin: AnyPspPlugin

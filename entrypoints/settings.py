@@ -257,9 +257,9 @@ class Settings:
     ) -> Settings:
         """Read the settings of a process of the service, with further checks.
 
-        Raises SettingsError in the cases of `read`. Also raises SettingsError for an unknown
-        setting, for a live key without a public address, and for a live key together with a PSP
-        that takes only test cards.
+        Raises SettingsError in the cases of `read`, and for an unknown setting. If there is a live
+        key, also raises SettingsError in two cases: if CARDONFILE_PUBLIC_BASE_URL is not set or is
+        a loopback address, and if a PSP takes only test cards.
         """
         unknown = unknown_settings(environment)
         if unknown:
@@ -467,7 +467,7 @@ def _trusted(given: Mapping[str, str]) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def _plain(network: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
-    """Return a network. If it is IPv4-mapped, such as `::ffff:10.0.0.0/104`, return it as IPv4."""
+    """Return the network, as IPv4 if it is IPv4-mapped, such as `::ffff:10.0.0.0/104`."""
     mapped = isinstance(network, IPv6Network) and network.network_address.ipv4_mapped
     return IPv4Network((mapped, network.prefixlen - 96)) if mapped else network
 

@@ -1,6 +1,7 @@
 """The signatures of the fake PSP's webhooks.
 
-A signature is `t=<Unix seconds>,v1=<HMAC-SHA256 of "t." and the body>`.
+A signature is `t=<time>,v1=<HMAC>`. The time is in Unix seconds. The HMAC-SHA256 is computed over
+the time, a full stop, and the body.
 """
 
 from __future__ import annotations

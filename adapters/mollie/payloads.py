@@ -145,8 +145,9 @@ class Payment(Resource, frozen=True, kw_only=True):
     ) -> None:
         """Raise ProviderUnavailable if the payment belongs to another attempt or another guest.
 
-        The payment may lack the customer, because the customer may have been deleted since. It may
-        lack the metadata only if its id is `reference`, the id with which it was requested.
+        The payment may lack the customer, because the customer may have been deleted since. The
+        payment may lack the metadata only if the payment's id is `reference`, the id that Mollie
+        was asked for.
         """
         is_named = self.metadata is None and self.id == reference
         is_ours = is_named or self.metadata == request.idempotency_key

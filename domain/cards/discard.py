@@ -70,7 +70,7 @@ class Discard(WorkAtPsp):
         return replace(self, begun_at=self.begun_at or now)
 
     def done(self, now: datetime) -> Discard:
-        """Return a copy of this discard that is done, because the PSP has discarded the token."""
+        """Return a copy of this discard that was done at `now` and is no longer due."""
         return replace(self.postponed(None), done_at=now)
 
     def unknown(self, now: datetime) -> Discard:
@@ -100,13 +100,14 @@ class Discard(WorkAtPsp):
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
         """Return a copy of this discard that is due at `now`, so that it is done once more.
 
-        Call this if the PSP reports a card with this token, which was collected at `collected_at`.
+        Call this if this discard is done, but the PSP reports a card with the same token that is
+        not kept. `collected_at` is when the card was collected.
 
-        If the card was collected after this discard was done, it is a new card, and the copy has no
-        `begun_at`. If not, the copy keeps `begun_at`, because this discard also applies to the
-        card, which must not be stored. The token is nevertheless discarded once more, because the
-        card may have been collected while the discard was in progress, or the service's clock may
-        be ahead.
+        If the card was collected after this discard was done, the card is new. The copy then has no
+        `begun_at`, like a discard that has not begun. Otherwise, this discard also applies to the
+        card, so the copy keeps `begun_at`, and the card must not be stored. The token is discarded
+        again even then, because the card may have been collected while the discard was in progress,
+        or the service's clock may be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(

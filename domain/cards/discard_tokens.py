@@ -59,9 +59,9 @@ class DiscardToken:
     def take(self, *, except_at: Collection[PspAccount] = ()) -> Discard | None:
         """Lease a discard that is due and return it, or return None if no discard is due.
 
-        The lease lasts one minute. Once leased, a discard must be finished, because the PSP may
-        have been called. Merchant accounts take turns, and those in `except_at` are left out.
-        If no discard is due, nothing is written.
+        The lease lasts one minute. The discard is stored as begun, so it must be finished even if
+        this process dies before it calls the PSP. Merchant accounts take turns, and those in
+        `except_at` are left out. If no discard is due, nothing is written.
         """
         now = self.clock.now()
 

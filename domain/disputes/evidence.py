@@ -41,8 +41,9 @@ class EndCause(StrEnum):
 class Moment:
     """A time, and the clock by which it was measured.
 
-    `clock` is null if the clock is not known. This is the case if the session is no longer stored,
-    or if the card was imported and the time comes from the imported file.
+    `clock` is null if the clock is not known. This is the case if the session to which the time
+    belongs is no longer stored, or if the card was imported and the time comes from the imported
+    file. It can also be the case for the time of a consent after the guest was erased.
     """
 
     at: datetime

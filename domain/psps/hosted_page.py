@@ -66,7 +66,9 @@ class Authentication(StrEnum):
 
 
 class PspGuest(NamedTuple):
-    """The key of a guest's reference at a PSP: the guest, the center, and the details on the page.
+    """The key under which a guest's reference at a PSP is stored.
+
+    `prefill` states which details of the guest the page shows.
 
     A center must not see what another center sent about a guest. PSPs show the stored details of a
     guest on their pages, so pages with different details must not share a reference.

@@ -19,8 +19,8 @@ class EarlierPage:
 
     Either the page was over without a card when the session's next page was created, or the guest
     left it to use a card on file. The request of its `attempt` does not contain personal data.
-    `number` is the number of the attempt. `told_at` is set while the PSP must be asked about the
-    page, for example after a webhook. It is None if the PSP need not be asked.
+    `number` is the number of the attempt. `told_at` is when the page became due for a check, for
+    example because of a webhook. It is None if the PSP need not be asked about the page.
     """
 
     token_id: TokenId

@@ -14,7 +14,10 @@ from domain.storage import UnitOfWork
 def session_of_guest(
     unit: UnitOfWork, caller: Caller, *, guest_id: str, token_id: str
 ) -> CardSession:
-    """Return a guest's session at a center that the caller may see. Raises SessionNotFound."""
+    """Return a guest's session.
+
+    Raises SessionNotFound if there is no such session, or if the caller may not see its center.
+    """
     known_id = plain_uuid(token_id)
     session = unit.sessions.get(TokenId(known_id)) if known_id else None
     if (

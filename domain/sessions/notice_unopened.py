@@ -21,9 +21,9 @@ class NoticeUnopened:
     """Use case: note `session.unopened` for links that are unopened after half of their lifetime.
 
     The event is noted at most once for each session, because the same commit clears its
-    `unopened_at`. A late call still notes the event, unless the link has ended. Sessions from an
-    earlier release lack `unopened_at`, so the time is computed. May be called at any time, also by
-    several processes at once. Raises ServiceUnavailable.
+    `unopened_at`. A late call still notes the event, unless the link has ended. In sessions that an
+    earlier release started, `unopened_at` is a time long ago, so the right time is computed. May be
+    called at any time, also by several processes at once. Raises ServiceUnavailable.
     """
 
     storage: Storage

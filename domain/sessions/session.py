@@ -77,7 +77,8 @@ because its consent is kept.
 def half_of_lifetime(created_at: datetime, expires_at: datetime) -> datetime:
     """Return the time at which half of a link's lifetime is over.
 
-    The link must not have been opened yet, because a page may prolong `expires_at`.
+    The result is right only if the link has not been opened. Opening the link creates a page, and
+    the page may prolong `expires_at`.
     """
     return created_at + (expires_at - created_at) / 2
 
@@ -209,7 +210,8 @@ class CardSession(PolledSession, RequestedSession):
     def psp_guest(self, request: HostedPageRequest) -> PspGuest:
         """Return the key under which the guest's reference at the PSP is stored.
 
-        `request` is the request for the page. The details on the page are a part of the key.
+        `request` is the request for the page. The key also states which details of the guest the
+        page shows (`Prefill`).
         """
         psp, account = self.configuration.provider, request.merchant_account
         return PspGuest(psp, account, self.guest_id, self.center_id, request.prefill)
@@ -359,14 +361,14 @@ class CardSessions(WorkAtPsps, Protocol):
     ) -> Sequence[CardSession | None]:
         """Return at most `at_most` open sessions whose `unopened_at` has come, oldest first.
 
-        Sessions from an earlier release are included; their `unopened_at` is long ago. The first
-        `skip` sessions are left out. None stands for a session that cannot be decoded. The sessions
-        are not locked.
+        Sessions that an earlier release started are included, because their `unopened_at` is a time
+        long ago. The first `skip` sessions are left out. In place of a session that cannot be
+        decoded, the result contains None. The sessions are not locked.
         """
         ...
 
     def due_at_psp(self, psp_account: PspAccount) -> Sequence[TokenId]:
-        """Return the sessions of a merchant account about which the PSP is still asked.
+        """Return those sessions of a merchant account about which the PSP is still asked.
 
         The sessions are not locked.
         """
@@ -375,9 +377,9 @@ class CardSessions(WorkAtPsps, Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete sessions that ended before the given time, a limited number per call.
 
-        Return how many were deleted. Their evidence, earlier pages and refused cards are deleted
-        too. A session is kept in three cases: while it is due, while its agreement is stored, and
-        while the consent for its account is stored only in the session.
+        Return how many were deleted. Their evidence, earlier pages, refused cards and desk links
+        are deleted too. A session is kept in three cases: while it is due, while its agreement is
+        stored, and while the consent for its account is stored only in the session.
         """
         ...
 
@@ -398,7 +400,7 @@ class CardSessions(WorkAtPsps, Protocol):
     def reassign(self, merged: GuestId, remaining: GuestId) -> None:
         """Move all sessions of the guest `merged` to the guest `remaining`.
 
-        The requests of pages keep the former guest.
+        The requests for the sessions' pages still contain the id `merged`.
         """
         ...
 
@@ -445,12 +447,13 @@ class CardSessions(WorkAtPsps, Protocol):
     def count(
         self, by: CountedBy | None, *, since: datetime, overdue_before: datetime
     ) -> Sequence[CountedResult]:
-        """Count the results of the sessions created since the given time.
+        """Count the sessions created since the given time by their result and its reason.
 
         Depending on `by`, the sessions are grouped by the center's id or by PSP and merchant
         account, such as `fake/default`. If `by` is None, all sessions are in the group "". In each
         group, the most frequent results come first. An open session that was due before
-        `overdue_before` counts as overdue. This reads every session since the given time.
+        `overdue_before` counts as overdue, unless its PSP does not respond. This reads every
+        session since the given time.
         """
         ...
 

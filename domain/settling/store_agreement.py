@@ -23,9 +23,10 @@ def store_agreement(
 ) -> None:
     """Store a new agreement, and end the agreements that it replaces.
 
-    An event is noted for each of these agreements. Only the latest agreement about a booking stays
-    open. If the PSP reported the card late, a later agreement may be stored already. In this case,
-    `agreement` is stored as ended. `psp_account` is the merchant account of the agreement's card.
+    One event is noted for the new agreement, and one for each agreement that this call ends. Only
+    the latest agreement about a booking stays open. If the PSP reported the card late, a later
+    agreement may be stored already. In this case, `agreement` is stored as ended. `psp_account` is
+    the merchant account of the agreement's card.
 
     The caller has already stored the card's account and locked the guest's cards. The caller also
     commits the unit.
