@@ -107,8 +107,8 @@ def is_email_address(text: str) -> bool:
 def is_phone_number(text: str) -> bool:
     """Return whether `text` is an international number: a plus, then 7 to 15 digits (ITU E.164).
 
-    Spaces, hyphens, dots and brackets may stand between the digits. The digits must not be a card
-    number.
+    Spaces, hyphens, dots and brackets may stand between the digits. The digits must not be the
+    number of an American Express or Diners Club card.
     """
     digits = "".join(filter(str.isdigit, text))
     return (

@@ -87,10 +87,10 @@ def joined_texts_hold_card_number(*texts: str) -> bool:
 
 
 def is_short_card_number(digits: str) -> bool:
-    """Return whether the digits are a card number that could also be a phone number.
+    """Return whether the digits are a card number with 14 or 15 digits, and not a phone number.
 
-    Phone numbers have at most 15 digits. One in ten of them has a valid check digit by chance, so the
-    first digits are compared too.
+    One in ten phone numbers has a valid check digit by chance. The digits must therefore also begin
+    like an American Express or Diners Club number. No phone number that begins so is as long.
     """
     return _SHORT.fullmatch(digits) is not None and passes_luhn(digits)
 
@@ -107,7 +107,7 @@ def _plain(text: str) -> str:
 
 
 def _numbers_in(groups: list[str]) -> Iterator[str]:
-    """Yield each group, and each sequence of groups whose lengths are those printed on a card."""
+    """Yield each group, and each number that consists of several groups as printed on a card."""
     yield from groups
     for start in range(len(groups)):
         for lengths in _PRINTED:

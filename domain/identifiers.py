@@ -80,7 +80,10 @@ def link_key_from(secret: str) -> LinkKey:
 
 
 def find_link_key(text: str) -> LinkKey | None:
-    """Return the first part of a text that has the form of a link key, in lower case, or None."""
+    """Return the first link key in a text, in lower case, or None.
+
+    Only the form is checked: 26 characters in a row, each a letter or a digit from 2 to 7.
+    """
     # Some programs escape text that is already escaped. The digits of an escape could be taken for
     # part of a key.
     found = _LINK_KEY.search(_ESCAPE.sub(" ", text))

@@ -63,7 +63,7 @@ MAY_READ_EVENTS: Final = Needs((Permission.EVENTS_READ,))
 class Caller:
     """An authenticated caller: its unique name, its permissions, and its centers.
 
-    The caller may act only for its `centers`, or for all centers if it is None.
+    The caller may act only for its `centers`. If `centers` is None, there is no limit.
     """
 
     name: CallerName

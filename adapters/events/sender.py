@@ -88,8 +88,8 @@ class HttpEventSender(EventSender):
     def unreachable_reason(self, url: str) -> str | None:
         """Return the reason why events cannot be sent to a URL, without looking up its host.
 
-        Return None if events may be sent to the URL. Also return None for any host
-        name but `localhost`, because its IP addresses are not known yet.
+        Return None if events may be sent to the URL. Also return None if the host is a name other
+        than `localhost`, because the IP addresses of that host are not known yet.
         """
         host = urlsplit(url).hostname or ""
         try:
@@ -120,7 +120,7 @@ class HttpEventSender(EventSender):
     def _addresses(self, host: str, port: int) -> Sequence[AddressInfo]:
         """Look up a host, and return only the IP addresses to which events may be sent.
 
-        Raises EventNotSent if events may not be sent to any of its addresses.
+        Raises EventNotSent if events may be sent to none of the host's addresses.
         """
         found = begin(lambda: tuple(self._look_up(host, port))).result(self._total_seconds)
         allowed = [each for each in found if self._may_connect_to(each)]

@@ -58,7 +58,10 @@ class RequestIds:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _: object, __: bool
     ) -> None:
-        """Set the header, and unbind the id and the trace from the log lines of the thread."""
+        """Add the request's id to the response's headers.
+
+        Unbind the id and the trace from the log lines of the thread.
+        """
         resp.set_header(REQUEST_ID, req.context.request_id)
         clear_contextvars()
         begin(None)

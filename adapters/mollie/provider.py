@@ -412,7 +412,8 @@ def _candidates(mollie: _Call, request: HostedPageRequest, *, is_old: bool) -> I
 def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: datetime) -> bool:
     """Write the guest's details to a customer, and return whether the customer exists.
 
-    Raises NotFound if Mollie may not know the customer yet.
+    If Mollie does not know the customer, NotFound is raised during the first 10 minutes of the
+    attempt, because Mollie may not know a new customer yet. After that, False is returned.
     """
     for details in ({"name": request.guest_name or None, "email": request.guest_email}, {}):
         try:
@@ -440,8 +441,9 @@ def _made_before(
     """Find the object that an earlier call created for the attempt, by its metadata.
 
     Return the id of the object, or None if there is no such object. The list at `path` begins with
-    the newest object. Raises ProviderRefused if the list is too long to read. A repeated call would
-    not help, and a page that far back in the list would be over.
+    the newest object, and at most MAX_PARTS parts of the list are read. If the object may be in a
+    later part, ProviderRefused is raised, because a repeated call would not find the object either.
+    A hosted page so far back in the list would be over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

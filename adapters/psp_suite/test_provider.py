@@ -335,7 +335,8 @@ def page_in_the_end(session: Session, **changes: Any) -> HostedPage:
     """Start a page for a guest who is new to the PSP, and return the page.
 
     The first call may raise NotFound, because the PSP may not know an object yet. The call is
-    therefore repeated after UNKNOWN_FOR, when the adapter must no longer wait for the object.
+    therefore repeated after UNKNOWN_FOR. If the PSP still does not know the object, the adapter
+    must then treat the object as gone.
     """
     psp = session.psp
     request = a_request(psp, live_until=psp.clock.now() + 120 * MINUTE, **changes)

@@ -147,8 +147,9 @@ def click_for(
     first click. Return None if the attempt has no clicks. That is the case if an earlier release
     opened the attempt's page, because that release did not ask for a click.
 
-    The browser in which the guest typed in the card is unknown. The returned click therefore
-    includes `general` only if the latest click in every browser up to that time includes it.
+    The guest may have clicked in several browsers, and it is unknown in which of them the guest
+    typed in the card. The returned click therefore includes `general` only if, in each browser, the
+    latest click at or before `collected_at` includes `general`.
     """
     same = [each for each in clicks if each.attempt == attempt]
     if not same:

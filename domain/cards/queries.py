@@ -34,10 +34,11 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork
 class AccountForCaller:
     """A payment account, and the values that a caller needs for a charge.
 
-    `may_charge` is whether the caller may see these values. If not, the other fields have their
-    defaults. `agreements` are the agreements that allow charges now, oldest first. `charge_as` is
-    the reason to send to the bank with a charge under any of these agreements. `currency` is the
-    currency of the merchant account (ISO 4217), or None if it is not set.
+    `may_charge` is whether the caller may see the values for a charge. If not, `agreements`,
+    `charge_as` and `currency` have their defaults. `agreements` are the agreements that allow
+    charges now, oldest first. `charge_as` is the reason to send to the bank with a charge under any
+    of these agreements. `currency` is the currency of the merchant account (ISO 4217), or None if
+    it is not set.
     """
 
     account: Account

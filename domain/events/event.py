@@ -1,7 +1,8 @@
 """Events about cards and sessions, which are sent to the operators' endpoints.
 
-An endpoint is a client's address that receives events of some types. An event has one delivery for
-each endpoint that subscribed to its type when the event occurred.
+An endpoint is a client's address that receives events of some types. When an event occurs, one
+delivery is stored for each endpoint that receives the event. When the event is replayed, deliveries
+to further endpoints may be added.
 """
 
 from __future__ import annotations
@@ -258,10 +259,12 @@ class DueDelivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDelivery:
-    """The delivery of one event to one endpoint. It is stored in the commit that caused the event.
+    """The delivery of one event to one endpoint.
+
+    A delivery is stored in the same commit as its event, or when the event is replayed.
 
     `due_at` is the time of the next attempt or the end of a lease. It is None if there will be no
-    further attempt. `attempts` counts the attempts since the event occurred or was replayed.
+    further attempt. `attempts` counts the attempts since the delivery was stored or last replayed.
     `last_result` is an HTTP status or a kind of failure, for operators.
     """
 
@@ -278,9 +281,9 @@ class EventDelivery:
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.DELIVERED)
 
     def failed_for_good(self, result: str, now: datetime) -> EventDelivery:
-        """Return a copy of this delivery that has failed.
+        """Return a copy of this delivery that records a last attempt without success.
 
-        The event is sent once more only if it is replayed.
+        There is no further attempt unless the event is replayed.
         """
         return self._attempted(result, now, due_at=None, status=DeliveryStatus.FAILED)
 
@@ -480,8 +483,8 @@ class EventDeliveries(Protocol):
     def forget(self, *, before: datetime) -> int:
         """Delete deliveries of old events, a limited number per call; return how many were deleted.
 
-        A delivery is old if its event occurred earlier than `before`. It is deleted only if no
-        further attempt is due. The deliveries of a session's events are kept while the session's
+        A delivery is old if its event occurred earlier than `before`. A delivery that will be
+        attempted again is kept. The deliveries of a session's events are kept while the session's
         agreement is stored, unless the guest was erased.
         """
         ...

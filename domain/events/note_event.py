@@ -1,7 +1,7 @@
 """Note an event: store it for the list of events, with a delivery for each subscribed endpoint.
 
-The event and its deliveries are stored in the commit that causes the event. Therefore no event is
-lost, and no event reports a change that was not committed.
+The event and its deliveries are stored in the same commit as the change that the event reports.
+Therefore no event is lost, and no event reports a change that was not committed.
 """
 
 from __future__ import annotations

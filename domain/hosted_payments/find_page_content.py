@@ -43,8 +43,9 @@ class PageContent:
       determine it.
     - `consent` is the text to which the guest must agree before the PSP's page opens, or None. If
       the card guarantees a booking, the page shows `agreement`, and not `consent`.
-    - `card` is the card on file that the guest may use for the booking, or None. `card_name` is its
-      name in the form, and `another_card_uri` leads to the same page without this card.
+    - `card` is the card on file that the guest may use for the booking, or None. `card_name` is the
+      text by which the page's form identifies this card (`name_of`), or "". `another_card_uri`
+      leads to the same page without this card.
     - If the page must not show the guest's name and email, `guest_name` is "" and `guest_email` is
       None.
     - `refuse_funding` are the kinds of cards that the center does not accept, sorted by name.

@@ -110,10 +110,10 @@ def cards_to_offer(unit: UnitOfWork, session: CardSession, now: datetime) -> Seq
 
 
 def name_of(card: Account) -> str:
-    """Return the name that stands for a card in the form on cardonfile's page.
+    """Return the text by which the page's form identifies a card on file.
 
-    It consists of the card's id, brand and last four digits. If the brand or the digits change
-    after the guest has opened the page, the name changes too.
+    It consists of the card's id, brand and last four digits. If the card has changed since the
+    guest read the page, the text is different.
     """
     return f"{card.account_id} {card.card_logo} {card.last_four}"
 

@@ -35,10 +35,10 @@ class MergeGuests:
     `last_fours` shows that the caller has seen the present cards of both guests. It must contain
     the last four digits of each of their active cards, in any order.
 
-    Both guests are added to `file` after the commit, whereas an erased guest is added before the
-    commit. If the file contained a merge that was not committed, the merge would be carried out
-    later, when the guests may have other cards. If the process dies after the commit, or the file
-    cannot be written, the worker adds the guests (`FinishErasures`).
+    The merge is added to the erasure file (`file`) after the commit, whereas an erasure is added
+    before its commit. If the file contained a merge that was not committed, the merge would be
+    carried out later, when the guests may have other cards. If the process dies after the commit,
+    or the file cannot be written, the worker adds the merge (`FinishErasures`).
 
     Raises UserNotAuthorized, also for a caller that is limited to centers. Raises GuestIdNotUsable,
     InvalidField (from, last_fours), GuestNotFound or CardsDoNotMatch.
@@ -98,8 +98,7 @@ class MergeGuests:
         `remaining` into `merged`. In this case, the merge in `file` is not repeated. Instead, the
         opposite merge is added to `file`.
 
-        Return False, and do nothing, if the remaining guest was erased. In all other cases, return
-        True.
+        Return False, and do nothing, if `remaining` was erased. In all other cases, return True.
         """
 
         now = self.clock.now()
@@ -165,7 +164,10 @@ class MergeGuests:
 
 
 def _heir(unit: UnitOfWork, guest_id: GuestId) -> GuestId | None:
-    """Return the guest who remains after all merges of a guest, or None if that guest was erased."""
+    """Return the guest who remains after all merges of a guest: the same guest if there were none.
+
+    Return None if the guest was not merged but erased.
+    """
     erasure = unit.erasures.get(guest_id)
     return guest_id if erasure is None else erasure.merged_into
 

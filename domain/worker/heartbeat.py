@@ -60,10 +60,10 @@ class SeenWorker:
         return self.is_missing and self.state is not WorkerState.STOPPED
 
     def runs_before(self, release: tuple[int, int]) -> bool:
-        """Return whether a worker of a release earlier than `release` may still be running.
+        """Return whether this worker has a release earlier than `release`, and is not missing.
 
-        A missing worker is ignored. A worker that has just stopped is not ignored, because other
-        processes of its release may still run.
+        A worker that has just stopped also counts, because other processes of its release may still
+        run. A worker whose release is not a version number does not count.
         """
         found = re.match(r"(\d+)\.(\d+)", self.worker.release)
         return (
