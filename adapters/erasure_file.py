@@ -125,8 +125,8 @@ class TextErasureFile(ErasureFile):
             found[line.guest_id] = line
             remaining = found.get(line.into) if line.into else None
             if remaining is not None and remaining.into and remaining.at < line.at:
-                # The guest who remains in this merge had been merged before. The database has
-                # therefore lost the earlier merge.
+                # The guest who remained in this merge had been merged into another guest earlier. So
+                # the database has lost the earlier merge.
                 del found[remaining.guest_id]
         return found
 

@@ -20,7 +20,8 @@ log = structlog.get_logger()
 class LinesOfSessions(SessionLog):
     """Logs one line for each step of a session.
 
-    A line contains only a prefix of the session's token, because the whole token opens the link.
+    A line contains only a prefix of the session's token, because the whole token is enough to open
+    the page of a session from an earlier release.
     """
 
     @override
@@ -39,9 +40,10 @@ class LinesOfSessions(SessionLog):
 
 
 def log_lost_card(account: Account, reason: str) -> None:
-    """Log that an account was removed, because its card is gone or was replaced at the PSP.
+    """Log that an account was removed after its card was read at the PSP. Never raises.
 
-    Never raises.
+    `reason` is `gone_at_psp` if the PSP no longer has the card, or `replaced` if the guest has the
+    same card in another account.
     """
     with suppress(Exception):
         log.warning(

@@ -116,7 +116,10 @@ class PspPage:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """An event about a page. `created` is in Unix seconds. `token_id` is the id of the session."""
+    """An event about a page. `created` is in Unix seconds.
+
+    `token_id` is the id of the session for which the page was created.
+    """
 
     id: str
     type: str
@@ -520,10 +523,11 @@ class FakePsp:
             db.execute("DELETE FROM events WHERE id = ?", (event.id,))
 
     def _change(self, reference: str, step: Callable[[PspPage], PspPage]) -> PspPage:
-        """Apply `step` to a page, store the result, and return it. Raises Unknown.
+        """Apply `step` to a page, store the changed page, and return it. Raises Unknown.
 
-        A page that is already over is returned unchanged, and a page whose time is up is closed
-        instead. An event is stored if the page is then over, or has refused a card.
+        If the page's time is up, `step` is not applied, and the page is closed. If the page is over
+        after the change, or has refused a card, an event is stored too. If the page was already
+        over before, it is returned unchanged, and no event is stored.
         """
         with self._database.write() as db:
             page = _only_page(rows(db, "SELECT page FROM pages WHERE reference = ?", (reference,)))
@@ -574,7 +578,8 @@ class FakePsp:
     def _apply_bank_event(self, db: Database, event: CardEvent) -> None:
         """Reissue or delete the card that `event` is about, as its bank would.
 
-        This has no effect if the card is no longer stored, or if the event is not about a card.
+        Nothing changes if the card is no longer stored. Events about pages are passed to this
+        method too. They name no card, so they change nothing.
         """
         found = rows(db, f"SELECT page FROM pages WHERE {CARD_ON_PAGE} = ?", (event.card,))  # noqa: S608 - a constant
         if event.type == LOST:

@@ -319,8 +319,8 @@ class HostedPayments:
     def open_short(self, resp: falcon.Response, key: str) -> None:
         """Redirect from the short form of a link to the link itself.
 
-        The page is not shown at the short address, because its form would then be sent to the short
-        address, which does not accept forms.
+        The page with the button is not shown at the short address. Otherwise, the browser would
+        send the form with the button to the short address, which does not accept forms.
         """
         redirect(resp, self.links.uri_of_key(key))
 

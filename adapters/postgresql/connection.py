@@ -167,8 +167,8 @@ class Transaction:
         """Represent a transaction that has begun on `connection`, a connection to `url`.
 
         `begun` is the response to the statements that began the transaction. If it is an error, the
-        error is raised. Also raises OperationalError if the server is a standby and statements have
-        a time limit. Only commands, whose statements have no limit, may read from a standby.
+        error is raised. Raises OperationalError if the server is a standby. Only the commands of
+        `cardonfile` may read from a standby. Their connections have no `statement_seconds`.
         """
         self._connection: Connection | None = connection
         self._url = url
@@ -512,8 +512,10 @@ def _commit(connection: Connection) -> str | None:
 def _was_committed(url: str, xid: str | None, recovered_at: datetime | None) -> bool:
     """Return whether a transaction was committed on the server and its synchronous standbys.
 
-    `xid` is the id of the transaction. `recovered_at` is when the server last recovered from a
-    crash, as seen by the transaction. Return False also if the outcome cannot be found out in time.
+    `xid` is the id of the transaction. `recovered_at` is when the server had last recovered from a
+    crash, as the server stated when the transaction began. Return False also if the outcome cannot
+    be found out, because the server has recovered from another crash since then, or does not tell
+    the outcome in time.
     """
     give_up_at = time.monotonic() + IN_DOUBT_SECONDS
     while time.monotonic() < give_up_at:

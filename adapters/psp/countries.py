@@ -1,7 +1,6 @@
 """ISO 3166-1 alpha-3 and numeric country codes, for PSPs that do not use alpha-2 codes.
 
-ISO does not define codes for Kosovo. XKX is the code of the European Union, and 983 is that of
-CLDR.
+ISO does not define codes for Kosovo. The European Union uses XKX for Kosovo, and CLDR uses 983.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ Port = TypeVar("Port")
 
 
 class OnFirstUse(Generic[Port]):
-    """A repository that a unit makes when it first uses it.
+    """A repository of a unit, which is made when the unit first uses the repository.
 
     A unit uses only a few of its repositories. Making all of them took 4% of the time of an
     add-card request.

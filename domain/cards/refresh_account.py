@@ -75,11 +75,18 @@ class RefreshAccount:
     noted. If the PSP does not respond, the reading is retried. If the PSP cannot read cards, only
     the next reading is scheduled.
 
-    An account is removed if its merchant account is closed, or if its PSP has not known the card
-    for a week, unless the keys may be wrong. If an account is removed because its card is gone at
-    the PSP or is on file twice, `log_lost` is called with the account and the reason. If too many
-    cards of a merchant account are unknown to the PSP, such cards are no longer removed, and
-    `log_stopped` is called with the merchant account. Both functions are called after the commit.
+    An account is removed in these cases:
+
+    - The merchant account is closed.
+    - The PSP reports that the card is gone.
+    - The PSP has not known the card for a week, and the keys seem right (`judge_refusal`).
+    - The card is the same as the guest's card in another account at the center. Then the account
+      with the earlier consent is removed.
+
+    In all cases except the first, `log_lost` is called with the removed account and the reason. If
+    too many cards of a merchant account are unknown to the PSP, such cards are no longer removed,
+    and `log_stopped` is called with the merchant account. Both functions are called after the
+    commit.
     """
 
     storage: Storage
@@ -104,9 +111,11 @@ class RefreshAccount:
         )
 
     def __call__(self, taken: Account) -> Account | None:
-        """Read the card and apply the reading.
+        """Read the card, apply the reading, and return the account as it is stored afterwards.
 
-        Return the account that stays on file, or None if there is no such account.
+        If the account was removed, return the account that has the same card, or the account that
+        becomes the default, or None if there is neither. If the `due_at` of the account has changed
+        since the lease began, the card is not read.
         """
         with self.storage.read() as unit:
             account = unit.accounts.get(taken.account_id)

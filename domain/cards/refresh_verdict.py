@@ -17,7 +17,8 @@ CLOSED: Final = "account_closed"
 class ReadingVerdict:
     """The changes that a reading causes.
 
-    - `kept` is the account that stays on file.
+    - `kept` is the account that stays on file. If the account that was read is removed, `kept` is
+      the account that has the same card, or the account that becomes the default, or None.
     - `is_updated` is whether the details of the card in `kept` have changed, such as its number or
       its expiry date.
     - `removed` is the account to remove. It must be stored before `kept`.

@@ -39,7 +39,7 @@ class StoredWithConsent(Protocol):
 
     @property
     def consent_version(self) -> str:
-        """The version of the current text."""
+        """The version of the text of the account's current consent."""
 
 
 class Consents(Protocol):

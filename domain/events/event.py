@@ -399,7 +399,10 @@ class EventDeliveries(Protocol):
         ...
 
     def events_since(self, since: datetime) -> Sequence[EventId]:
-        """Return the ids of the events that occurred at the time `since` or later, oldest first."""
+        """Return the ids of the events with deliveries that occurred at `since` or later.
+
+        The oldest event comes first.
+        """
         ...
 
     def about_guest(self, guest_id: GuestId) -> Sequence[EventDelivery]:

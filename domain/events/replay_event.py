@@ -29,7 +29,8 @@ class ReplayEvent:
     """Use case: send an event again to every endpoint that now subscribes to its type.
 
     The endpoints may differ from those that first received the event. The event keeps its id. Each
-    call sends the event once more. Raises EventNotFound.
+    call sends the event once more. Raises EventNotFound if no delivery of the event is stored, for
+    example because no endpoint subscribed to its type when the event occurred.
     """
 
     storage: Storage
@@ -55,7 +56,7 @@ class ReplayEvent:
 
 
 class Replayed(NamedTuple):
-    """How many events were replayed, and how many of their deliveries became due."""
+    """How many events were found to be replayed, and how many of their deliveries became due."""
 
     events: int
     deliveries: int
@@ -65,9 +66,9 @@ class Replayed(NamedTuple):
 class ReplayEventsSince:
     """Use case: resend all events since a given time, to one or all subscribed endpoints.
 
-    An endpoint also gets events that occurred before it was added. The work is done in several
-    units of work, so only some of the events may have been resent when an exception is raised. The
-    call may then be repeated. Raises EndpointNotFound.
+    Events without a stored delivery are left out. An endpoint also gets events that occurred before
+    it was added. The work is done in several units of work, so only some of the events may have
+    been resent when an exception is raised. The call may then be repeated. Raises EndpointNotFound.
     """
 
     storage: Storage
@@ -75,7 +76,7 @@ class ReplayEventsSince:
     note_act: NoteAct
 
     def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
-        """Make the deliveries of the events due at once, and return the counts of both.
+        """Make the deliveries of the events due at once; count the events and the deliveries.
 
         If `endpoint_id` is given, only the deliveries to that endpoint become due.
         """
@@ -113,10 +114,11 @@ class ReplayEventsSince:
 def _replay(
     unit: WriteUnit, event_id: EventId, *, now: datetime, only: EndpointId | None = None
 ) -> int | None:
-    """Make the deliveries of an event due, and return the number of deliveries.
+    """Make the deliveries of an event to its present subscribers due, and return their number.
 
-    Return None if the event has no deliveries. If `only` is given, only the delivery to that
-    endpoint becomes due.
+    Missing deliveries are added. If `only` is given, only the delivery to that endpoint becomes
+    due. If no delivery of the event is stored, to whatever endpoint, change nothing and return
+    None.
     """
     known = {delivery.endpoint_id: delivery for delivery in unit.event_deliveries.of(event_id)}
     if not known:

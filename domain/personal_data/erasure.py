@@ -173,15 +173,19 @@ class ErasureFile(Protocol):
         ...
 
     def erased(self) -> Mapping[GuestId, AtPsps]:
-        """Return every guest in the file with the guest's references, in the order of the lines.
+        """Return every guest in the file with the guest's references.
 
-        A restored backup may lack the merge of guest A into guest B. If guest C is then merged into
-        A, this later merge applies, and A is left out.
+        The guests are in the order of their last lines. After guest A was merged into guest B, a
+        restored backup may contain A again. If guest C is then merged into A, A stays on file, so A
+        is left out.
         """
         ...
 
     def merged(self) -> Mapping[GuestId, GuestId]:
-        """Return the guests that the file lists as merged, each with the guest who remained."""
+        """Return the guests that the file lists as merged, each with the guest who remained.
+
+        Guests that `erased` leaves out are left out here too.
+        """
         ...
 
 

@@ -72,7 +72,11 @@ def is_credible_reading(
 
 
 def is_credible_list(found: CardList, after: str | None) -> bool:
-    """Return whether a list of cards is usable, and continues at a place other than `after`."""
+    """Return whether every field of a part of a list of cards can be used.
+
+    The part was requested with `after`, the place where it begins. Return False if the list would
+    continue at the same place, because reading the list would then never end.
+    """
     return found.place != (after or "") and all(_are_words(*card) for card in found.cards)
 
 

@@ -72,7 +72,8 @@ class Failure:
     """The code, message and type of the refusal for which a session failed.
 
     Sessions that failed before types were stored have no type. Their type is derived from the
-    code and the message. Raises ValueError if no refusal of that time has this code and message.
+    code and the message. Raises ValueError if the type is missing, and none of the refusals that
+    existed before types has this code and message.
     """
 
     code: int

@@ -356,9 +356,10 @@ def _may_go_back(unit: WriteUnit, session: CardSession, collected: CardCollected
 def _due_for_earlier_pages(
     unit: WriteUnit, session: CardSession, now: datetime, *, since: CardSession
 ) -> CardSession:
-    """Return the session, which is due soon if the PSP must still be asked about an earlier page.
+    """Return a copy of the session that is due soon, if an earlier page must still be checked.
 
-    `since` is the state of the session when the PSP was asked.
+    Otherwise, return a settled session as no longer due, and any other session unchanged. `since`
+    is the state of the session when the PSP was asked.
     """
     if any(page.told_at is not None for page in unit.earlier_pages.of(session.token_id)):
         return session.waiting_for_earlier_page(now, since=since)
