@@ -248,7 +248,7 @@ class TestPage:
             query = parse_qs(urlsplit(way_out).query, strict_parsing=True)
             assert query.items() >= parse_qs(urlsplit(requested).query).items()
 
-    def test_a_page_accepts_a_card_until_it_expires(
+    def test_a_page_accepts_a_card_until_the_page_expires(
         self, psp: PspUnderTest, session: Session
     ) -> None:
         psp.clock.advance(session.page.ends_at - psp.clock.now() - SECOND)
@@ -1711,7 +1711,7 @@ class TestResponseAboutAnotherObject:
         assert page is None or call < psp.facts.calls[Method.START]
 
     @for_each("call", lambda facts: {facts.calls[Method.START]} - {1})
-    def test_start_does_not_return_a_page_for_another_guest_named_in_a_response(
+    def test_start_does_not_return_a_page_if_a_response_names_another_guest(
         self, psp: PspUnderTest, session: Session, other: Session, call: int
     ) -> None:
         own, others = (each.page.guest_reference.encode() for each in (session, other))

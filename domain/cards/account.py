@@ -413,9 +413,9 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def count_asked(self, now: datetime) -> Mapping[PspAccount, int]:
-        """Return how many accounts were leased for reading in the last minute.
+        """Return how many cards were leased for reading in the last minute.
 
-        The result has one number for each merchant account.
+        The cards are counted for each merchant account.
         """
         ...
 

@@ -113,8 +113,9 @@ class RefreshAccount:
     def __call__(self, taken: Account) -> Account | None:
         """Read the card, apply the reading, and return the account as it is stored afterwards.
 
-        If the account was removed, return the account that has the same card, or the account that
-        becomes the default, or None if there is neither. If the `due_at` of the account has changed
+        If the account is removed because another account of the guest has the same card, return the
+        other account. If it is removed for another reason, return the account that becomes the
+        default, or None if no account does. If the `due_at` of the account has changed
         since the lease began, the card is not read.
         """
         with self.storage.read() as unit:

@@ -25,9 +25,9 @@ class DeskLinkUnknown(Exception):
 
 
 class DeskLinkStopped(Exception):
-    """The desk link has ended, because its access token is revoked or has expired.
+    """The desk link has ended, because the token that made it was revoked or has expired.
 
-    A link that was made with a token of an identity provider ends after PROVIDED_TOKEN_LIFETIME.
+    If an identity provider issued this token, the link ends after PROVIDED_TOKEN_LIFETIME.
     """
 
 

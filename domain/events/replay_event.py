@@ -76,7 +76,10 @@ class ReplayEventsSince:
     note_act: NoteAct
 
     def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
-        """Make the deliveries of the events due at once; count the events and the deliveries.
+        """Send the events that were stored since `since` again.
+
+        Their deliveries become due at once. Return the number of events and the number of
+        deliveries.
 
         If `endpoint_id` is given, only the deliveries to that endpoint become due.
         """

@@ -34,7 +34,7 @@ class Status:
     - `workers`: the workers with a heartbeat in the last day.
     - `due`: the work that a worker should do now, and since when it has waited.
     - `unanswered`: sessions, discards and cards whose PSP has not responded.
-    - `erasures`: the erasures that wait for a merchant account.
+    - `erasures`: the erasures that a merchant account has not completed yet.
     - `readings`: how many cards were read at each merchant account in the last minute. The maximum
       is READINGS_PER_MINUTE.
     - `expiring`: the access tokens that expire within 14 days.

@@ -305,7 +305,10 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
 
 @click.command()
 @click.option(
-    "--rounds", default=100, show_default=True, help="The number of kills on each storage."
+    "--rounds",
+    default=100,
+    show_default=True,
+    help="How often to kill the service on each storage.",
 )
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(rounds: int, seed: int) -> None:

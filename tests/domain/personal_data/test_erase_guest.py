@@ -213,7 +213,7 @@ def test_a_card_reported_while_the_psp_deletes_the_customer_is_discarded(
     assert installation.tokens_at_psp() == frozenset()
 
 
-def test_a_webhook_that_arrives_while_the_psp_deletes_the_customer_is_erased(
+def test_an_erasure_includes_a_webhook_that_arrives_while_the_psp_deletes_the_customer(
     installation: Installation,
 ) -> None:
     session = expired_session_with_card(installation)

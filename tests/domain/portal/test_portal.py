@@ -381,7 +381,7 @@ def test_a_removed_card_is_kept_for_the_bookings_that_the_portal_showed(
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_removed_card_is_deleted_after_the_shop_has_ended_all_its_bookings(
+def test_a_removed_card_is_deleted_after_the_shop_has_ended_all_bookings_of_the_card(
     installation: Installation, is_over: bool
 ) -> None:
     account = with_two_bookings(installation)
@@ -877,7 +877,9 @@ def test_merging_guests_ends_the_portal_links_of_both_guests(installation: Insta
     assert len(page_of(installation, entered(installation)).cards) == 1
 
 
-def test_a_copy_of_the_installation_has_no_portal_links(installation: Installation) -> None:
+def test_portal_sessions_end_when_a_copy_of_the_installation_is_separated(
+    installation: Installation,
+) -> None:
     cookie = entered(installation)
 
     assert installation.container.separate_copy()()["portal_sessions"] == 1

@@ -206,7 +206,7 @@ def test_a_webhook_for_a_closed_merchant_account_changes_nothing(
     assert not installation.evidence(session)
 
 
-def test_a_webhook_from_an_unknown_psp_is_accepted_only_if_its_account_is_closed(
+def test_a_webhook_from_a_psp_that_is_not_set_up_is_accepted_only_for_a_closed_account(
     installation: Installation,
 ) -> None:
     close(installation)
