@@ -107,7 +107,7 @@ def _plain(text: str) -> str:
 
 
 def _numbers_in(groups: list[str]) -> Iterator[str]:
-    """Yield each group, and each number that consists of several groups as printed on a card."""
+    """Yield each group, and each sequence of groups with the lengths printed on a card, joined."""
     yield from groups
     for start in range(len(groups)):
         for lengths in _PRINTED:

@@ -35,8 +35,8 @@ class Waiting(NamedTuple):
 class WorkAtPsp:
     """A record for which workers and requests call a PSP.
 
-    `due_at` is when a worker may lease the record, or the end of its lease. If it is None, no
-    work is scheduled. `unanswered_since` is set while the PSP does not respond.
+    `due_at` is when a worker may lease the record, or the end of its lease. If it is None, no work
+    is scheduled. `unanswered_since` is set while the PSP does not respond.
     """
 
     due_at: datetime | None

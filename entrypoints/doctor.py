@@ -334,7 +334,7 @@ def _centers(container: Container) -> Iterator[Finding]:
 
 
 def _languages(container: Container) -> Iterator[Finding]:
-    """Find languages that are switched on for a center, but not supported by its PSP's page."""
+    """Find a center's languages that are switched on, but that `consents_at` leaves out."""
     psps, shipped = container.settings().psps, container.shipped_consents()
     found = []
     with container.storage().read() as unit:

@@ -164,7 +164,8 @@ class Operation:
     def __call__(self, handler: Handler) -> Operation:
         """Return a copy of this operation with the method `handler`, which responds to requests.
 
-        The copy also contains the types of the bodies from the signature of `handler`.
+        The copy also contains what the signature of `handler` states: the names of its arguments,
+        the types of the bodies, and for a list, the parameters, header and refusals of paging.
         """
         takes = get_type_hints(handler)
         returned, body, is_list = takes.pop("return"), takes.get("body"), "page" in takes

@@ -413,7 +413,8 @@ def _exists(mollie: _Call, reference: str, request: HostedPageRequest, now: date
     """Write the guest's details to a customer, and return whether the customer exists.
 
     If Mollie does not know the customer, NotFound is raised during the first 10 minutes of the
-    attempt, because Mollie may not know a new customer yet. After that, False is returned.
+    attempt, because Mollie may not know a new customer yet. After that, or if Mollie reports that
+    the customer was deleted, False is returned.
     """
     for details in ({"name": request.guest_name or None, "email": request.guest_email}, {}):
         try:

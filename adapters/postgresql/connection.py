@@ -167,8 +167,9 @@ class Transaction:
         """Represent a transaction that has begun on `connection`, a connection to `url`.
 
         `begun` is the response to the statements that began the transaction. If it is an error, the
-        error is raised. Raises OperationalError if the server is a standby. Only the commands of
-        `cardonfile` may read from a standby. Their connections have no `statement_seconds`.
+        error is raised. Raises OperationalError if the server is a standby, unless the connection
+        has no `statement_seconds`. The connections of the commands of `cardonfile` have none, so
+        these commands may read from a standby.
         """
         self._connection: Connection | None = connection
         self._url = url

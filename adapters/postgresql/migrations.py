@@ -1,8 +1,8 @@
 """The schema as a list of migrations. A migration never changes after its release.
 
-Tables, columns, defaults and migrations have the same names and values as in SQLite. A column
-`sequence` contains the order in which rows were created, because several rows may have the same
-time.
+Tables, columns, defaults and migrations have the same names and values as in SQLite. The list
+begins with release 0.2, because release 0.1.0 did not support PostgreSQL. A column `sequence`
+contains the order in which rows were created, because several rows may have the same time.
 """
 
 from __future__ import annotations

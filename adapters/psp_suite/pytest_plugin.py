@@ -44,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Load the classes named with `--psp` before the suite is collected.
 
-    At this time, a UsageError still ends the run. Do nothing in a worker of pytest-xdist,
-    which could not show the error. There, `psps` loads the classes.
+    At this time, a UsageError still ends the run. Do nothing in a worker of pytest-xdist, which
+    could not show the error. There, `psps` loads the classes.
     """
     config = collector.config
     if (

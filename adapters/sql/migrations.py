@@ -47,7 +47,7 @@ by then.
 """
 
 LONG_AGO: Final = "2000-01-01T00:00:00.000000+00:00"
-"""A time in the past, which is the default of new columns.
+"""A time in the past, which is the default of some new columns.
 
 Rows that an earlier release still adds during an upgrade get this default. A card in such a row is
 therefore due for reading, and a session is due for the event about an unopened link.
@@ -161,8 +161,8 @@ RECORDS_FOR_OPERATORS: Final = f"""
 codes, and data for later charges.
 
 `{uuid}`, `{time}`, `{json}` and `{boolean}` stand for each database's own types. `{strict}` makes
-SQLite's new tables strict. `{text_id}` stands for an expression that computes the same
-id as the function `text_id`.
+SQLite's new tables strict. `{text_id}` stands for an expression that computes the same id as the
+function `text_id`.
 """
 
 RELEASE_0_3: Final = """

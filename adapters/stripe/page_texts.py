@@ -28,8 +28,8 @@ _MARKDOWN: Final = re.compile(
 def consent_as_sent(text: str) -> str:
     """Escape the characters of a consent text that Stripe would render as Markdown.
 
-    The names in the text, such as the center's, may contain any characters. See "Customize text
-    and policies" in Stripe's documentation.
+    The names in the text, such as the center's, may contain any characters. See "Customize text and
+    policies" in Stripe's documentation.
     """
     return _MARKDOWN.sub(r"\\\g<0>", text)
 

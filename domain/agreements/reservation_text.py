@@ -112,7 +112,7 @@ def values_of(
 
     A placeholder maps to None if the booking or the center does not have the value. `cancel_by` is
     also None if that time has passed. `kept_until` is the time after which the card is removed.
-    Times are in UTC if the center has no time zone.
+    Times are in UTC if the center has no time zone. A center with texts about bookings has one.
     """
     zone = settings.time_zone or "UTC"
 

@@ -282,8 +282,8 @@ class Account(Card, WorkAtPsp):
     def after_expiry_notice(self, now: datetime) -> Account:
         """Return a copy of this account whose next expiry notice is scheduled.
 
-        A scheduled reading of the account is moved to a time before that notice, unless it is
-        already earlier.
+        If a reading of the account is scheduled, the copy is due at its present `due_at` or at the
+        time that `waiting` chooses, whichever is earlier.
         """
         noted = replace(self, expiry_notice_at=self.next_expiry_notice(now))
         times = (self.due_at, noted.waiting(now).due_at) if self.due_at else ()

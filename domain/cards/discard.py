@@ -169,9 +169,9 @@ class Discards(WorkAtPsps, Protocol):
     ) -> Discard | None:
         """Lease a discard that is due and return it, or return None if no discard is due.
 
-        A discard is due from `due_at` on. If `due_at` is further ahead than the longest wait
-        (MAX_BACKOFF), a wrong clock has set it, and the discard is due at once. As in
-        `CardSessions.take_due`, merchant accounts take turns, and those in `except_at` are left
+        A discard is due from `due_at` on. If `due_at` is later than what `latest_due` returns for
+        the longest wait (MAX_BACKOFF), a wrong clock has set it, and the discard is due at once. As
+        in `CardSessions.take_due`, merchant accounts take turns, and those in `except_at` are left
         out. The lease ends at `until`, which is the `due_at` of the returned discard.
 
         A discard that cannot be decoded is leased and skipped, so that it does not block the

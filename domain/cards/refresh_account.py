@@ -84,9 +84,9 @@ class RefreshAccount:
       with the earlier consent is removed.
 
     In all cases except the first, `log_lost` is called with the removed account and the reason. If
-    too many cards of a merchant account are unknown to the PSP, such cards are no longer removed,
-    and `log_stopped` is called with the merchant account. Both functions are called after the
-    commit.
+    too many unknown cards of a merchant account were removed in a day, such cards are no longer
+    removed, and `log_stopped` is called with the merchant account. Both functions are called after
+    the commit.
     """
 
     storage: Storage
@@ -115,8 +115,8 @@ class RefreshAccount:
 
         If the account is removed because another account of the guest has the same card, return the
         other account. If it is removed for another reason, return the account that becomes the
-        default, or None if no account does. If the `due_at` of the account has changed
-        since the lease began, the card is not read.
+        default, or None if no account does. If the `due_at` of the account has changed since the
+        lease began, the card is not read, and the account is returned as it is stored.
         """
         with self.storage.read() as unit:
             account = unit.accounts.get(taken.account_id)

@@ -51,9 +51,10 @@ def take_back(
     happens. If the card stays, its consent is recorded as withdrawn. The change is noted in the
     audit trail and stored as an event. Return the card after the change.
 
-    If the card stays, and was already on file only for its bookings, only the account is updated,
-    for example with the new time of the withdrawal. In this case, nothing is noted in the audit
-    trail or stored as an event, and None is returned.
+    If the card stays, and an earlier removal or withdrawal by the guest already left it on file
+    only for its bookings, only the account is updated, for example with the new time of the
+    withdrawal. In this case, nothing is noted in the audit trail or stored as an event, and None is
+    returned.
 
     `others` are the guest's other active cards at the center. The caller has locked all of them and
     `account`, and commits the unit.

@@ -399,7 +399,7 @@ class EventDeliveries(Protocol):
         ...
 
     def events_since(self, since: datetime) -> Sequence[EventId]:
-        """Return the ids of the events with deliveries that occurred at `since` or later.
+        """Return the ids of the events that occurred at `since` or later and have a delivery.
 
         The oldest event comes first.
         """
@@ -465,10 +465,10 @@ class EventDeliveries(Protocol):
     ) -> DueDelivery | None:
         """Lease the delivery that has been due for the longest time, and return it.
 
-        Return None if no delivery is due. A delivery is due from `due_at` on. If `due_at` is
-        further ahead than LONGEST_WAIT, a wrong clock has set it, and the delivery is due at once.
-        Deliveries of `account.expiring` come last, because thousands of them are stored at once.
-        Deliveries to the endpoints in `except_to` are left out.
+        Return None if no delivery is due. A delivery is due from `due_at` on. If `due_at` is later
+        than what `latest_due` returns for a wait of LONGEST_WAIT, a wrong clock has set it, and the
+        delivery is due at once. Deliveries of `account.expiring` come last, because thousands of
+        them are stored at once. Deliveries to the endpoints in `except_to` are left out.
 
         The lease ends at `until`. If the delivery was not updated by then, it is due once more,
         because the process that leased it may have died. The event itself is not read, so an event

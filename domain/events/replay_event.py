@@ -56,7 +56,7 @@ class ReplayEvent:
 
 
 class Replayed(NamedTuple):
-    """How many events were found to be replayed, and how many of their deliveries became due."""
+    """How many events were to be replayed, and how many of their deliveries became due."""
 
     events: int
     deliveries: int
@@ -76,12 +76,10 @@ class ReplayEventsSince:
     note_act: NoteAct
 
     def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
-        """Send the events that were stored since `since` again.
+        """Make the deliveries of the events that occurred at `since` or later due at once.
 
-        Their deliveries become due at once. Return the number of events and the number of
-        deliveries.
-
-        If `endpoint_id` is given, only the deliveries to that endpoint become due.
+        Return the number of events and the number of deliveries. If `endpoint_id` is given, only
+        the deliveries to that endpoint become due.
         """
         now = self.clock.now()
         with self.storage.read() as unit:

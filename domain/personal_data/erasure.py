@@ -176,8 +176,8 @@ class ErasureFile(Protocol):
         """Return every guest in the file with the guest's references.
 
         The guests are in the order of their last lines. After guest A was merged into guest B, a
-        restored backup may contain A again. If guest C is then merged into A, A stays on file, so A
-        is left out.
+        restored backup may contain A again. If guest C is then merged into A, the merge of A no
+        longer applies, and A is left out.
         """
         ...
 

@@ -315,8 +315,8 @@ class PolledSession(EndingSession):
         The PSP has not reported the outcome of that page yet. The session is due in POLL_EVERY, or
         at its present `due_at` if that is earlier.
 
-        `since` is the state of the session when it was leased. If a settled session still has
-        the same `due_at` as `since`, that `due_at` is only the end of the lease. In this case, the
+        `since` is the state of the session when it was leased. If a settled session still has the
+        same `due_at` as `since`, that `due_at` is only the end of the lease. In this case, the
         session is due in POLL_EVERY, even if the lease ends earlier.
         """
         later = now + POLL_EVERY

@@ -56,8 +56,9 @@ class OnFile:
     number of open agreements of each account, without those that the session replaces. `discard` is
     the discard of the collected token, or None.
 
-    `has_bookings` is False if the guest replaces a card, but the shop has ended or the guest has
-    replaced an agreement that the session would replace. Otherwise, `has_bookings` is True.
+    `has_bookings` is False if the guest replaces a card, but an agreement that the session would
+    replace was ended by the shop, replaced by the guest, or deleted. Otherwise, `has_bookings` is
+    True.
 
     `has_guest`, `has_center` and `has_configuration` are whether these records still exist, because
     they may have been deleted since add-card.
@@ -80,8 +81,8 @@ class Verdict:
     - `session` replaces the current session.
     - `added` is a new account.
     - `renewed` replaces the stored account that has the same id.
-    - `kept` is an account whose card stays as it is, because the collected card is older. The
-      account's `keep_until` may be later than before.
+    - `kept` is an account whose card stays as it is, because the guest gave the account's current
+      consent after the card was collected. The account's `keep_until` may be later than before.
     - `doubted` is the account of a card that the guest typed in again. The card is read at the PSP
       at once, because the PSP may have lost it.
     - `consent` is the consent for the account that is added, renewed or kept.

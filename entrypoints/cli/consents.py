@@ -35,9 +35,8 @@ def consent() -> None:
 def show(*, account_id: str, as_json: bool) -> None:
     """Show the texts to which a guest agreed for a card.
 
-    The command also works for a card that was removed. The current consent comes first. If the
-    card was renewed, the earlier consents follow, newest first. A text that is not stored is shown
-    as -.
+    The command also works for a card that was removed. The current consent comes first. Consents
+    that the guest gave earlier follow, newest first. A text that is not stored is shown as -.
 
     \b
     Example:

@@ -113,8 +113,9 @@ def import_(what: str, file: Path, per_minute: int) -> None:
     it.
 
     Cards must already be stored at a PSP. After all rows are checked, the command reads each card
-    at the PSP before it imports the card. If that fails for a card, its line is reported, and the
-    other cards are imported.
+    at the PSP before it imports the card. A card that cannot be imported is reported with its line,
+    and the other cards are imported. If the PSP gives no usable response for three cards in a row,
+    the import ends.
 
     \b
     Columns:

@@ -135,7 +135,7 @@ def confirm_keys(*, name: ProviderName, merchant_account: MerchantAccount) -> No
     "--account", "merchant_account", metavar="NAME", required=True, help="The merchant account."
 )
 def trust(*, name: ProviderName, merchant_account: MerchantAccount) -> None:
-    """Forget which merchant an account belongs to.
+    """Forget which merchant an account belongs to, and trust its next keys.
 
     Use this command if the first keys of the account were wrong. NAME is the PSP. Stop the service
     first, and start it afterwards with the right keys. At its first call to the PSP, the service

@@ -34,7 +34,7 @@ class Queues(Table[Record]):
 
     `_name` is the SQL expression for the name of a row's queue. It must be the same expression as
     in the index of the table, which consists of this expression and `due_at`. `_latest` is the SQL
-    expression for the greatest `due_at` that a row can have. It depends on the name of the row's
+    expression for the greatest plausible `due_at` of a row. It depends on the name of the row's
     queue, which it gets as `queue`. A row whose `due_at` is greater is due at once.
 
     The methods read only the rows at both ends of a queue, however long it is.
