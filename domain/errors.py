@@ -250,7 +250,7 @@ class PaymentAccountNotFound(Refusal):
 
 
 class ConsentNotSet(Refusal):
-    """The center does not take agreements yet, because it has no text about bookings."""
+    """The center takes no agreements yet, because its consent text about bookings is not set."""
 
     code = 400
     type = "consent_not_set"

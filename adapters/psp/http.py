@@ -54,10 +54,10 @@ _REFUSALS: Final[Mapping[int, type[ProviderRefused]]] = {
 class RetryPolicy:
     """The time limits of a client, and the maximum number of tries of each request (`tries`).
 
-    `total_seconds` is the deadline for all requests together. `connect_seconds` is the limit for
-    opening a connection, and `pause_seconds` is the wait between two tries. The port limits every
-    method to 5 seconds. The circuit breaker counts a call that fails after 4 seconds or more as a
-    time-out.
+    `total_seconds` is the deadline for all requests of one method of the port together.
+    `connect_seconds` is the limit for opening a connection, and `pause_seconds` is the wait between
+    two tries. The port limits every method to 5 seconds. The circuit breaker counts a call that
+    fails after 4 seconds or more as a time-out.
     """
 
     total_seconds: float = 4.8

@@ -217,7 +217,7 @@ class Agreements(Protocol):
         ...
 
     def blank_unreadable(self, guest_id: GuestId, now: datetime) -> None:
-        """End a guest's agreements that cannot be decoded, and clear the references in their terms.
+        """End a guest's agreements that cannot be decoded, and clear their `reference`.
 
         The other terms stay stored. May be called more than once.
         """

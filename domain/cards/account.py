@@ -483,7 +483,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def is_expiry_notice_due(self, now: datetime) -> bool:
-        """Return whether `with_expiry_notice_due` would find an account."""
+        """Return whether the expiry notice of any account is due (`with_expiry_notice_due`)."""
         ...
 
     def with_expiry_notice_due(

@@ -100,14 +100,14 @@ class Discard(WorkAtPsp):
     def repeated(self, collected_at: datetime, now: datetime) -> Discard:
         """Return a copy of this discard that is due at `now`, so that it is done once more.
 
-        Call this if this discard is done, but the PSP reports a card with the same token that is
-        not kept. `collected_at` is when the card was collected.
+        Call this if this discard is done, but the PSP reports a card that has the same token and
+        that no account contains. `collected_at` is when the card was collected.
 
         If the card was collected after this discard was done, the card is new. The copy then has no
         `begun_at`, like a discard that has not begun. Otherwise, this discard also applies to the
         card, so the copy keeps `begun_at`, and the card must not be stored. The token is discarded
-        again even then, because the card may have been collected while the discard was in progress,
-        or the service's clock may be ahead.
+        again in this case too, because the card may have been collected while the discard was in
+        progress, or the service's clock may be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None
         return replace(

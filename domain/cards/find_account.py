@@ -23,7 +23,7 @@ def account_with(unit: UnitOfWork, account_id: str) -> Account:
 def account_of_guest(
     unit: UnitOfWork, caller: Caller, *, guest_id: str, account_id: str
 ) -> Account:
-    """Return a guest's account at a center that the caller may see, removed or not.
+    """Return a guest's account, even if it was removed. The caller must see the account's center.
 
     Raises PaymentAccountNotFound if there is no such account.
     """

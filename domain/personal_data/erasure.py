@@ -138,7 +138,7 @@ class Erasures(Protocol):
         ...
 
     def count_unfinished(self) -> Waiting:
-        """Return how many erasures are not done, and when the first of these guests was erased."""
+        """Return how many erasures the PSPs have not completed, and when the oldest of them began."""
         ...
 
     def unfinished(self) -> Sequence[Erasure]:

@@ -222,7 +222,10 @@ class PageAttempt:
         return browser is not None and self.agreed_in == self.hash_of(browser)
 
     def hash_of(self, browser: str) -> str:
-        """Return the hash that identifies the browser with this secret within the session."""
+        """Return the hash that identifies a browser within the session.
+
+        `browser` is the secret in the browser's cookie.
+        """
         # The session is part of the hash, so that hashes do not connect the sessions of a browser.
         return sha256(f"{self.request.token_id}\n{browser}".encode()).hexdigest()
 

@@ -140,11 +140,11 @@ class PaymentProvider(Protocol):
         """Create the page of an attempt. A repeated call with the same request returns the same page.
 
         The request's `idempotency_key` identifies repeated calls. If the guest has no reference at
-        the PSP, or the PSP has deleted it, create a new reference.
+        the PSP, or the PSP answers that the reference was deleted, create a new reference.
 
-        If the PSP does not know the guest's reference, raise NotFound. The caller then repeats the
-        call. If `is_confirmed` is true for the request's `begun_at`, create a new reference instead
-        of raising NotFound.
+        If the PSP answers that it does not know the guest's reference (404), raise NotFound. The
+        caller then repeats the call. Once `is_confirmed(request.begun_at, now)` is true, create a
+        new reference instead of raising NotFound.
         """
         ...
 

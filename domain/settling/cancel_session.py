@@ -76,7 +76,7 @@ class CancelSessionsOfCaller:
     note_act: NoteAct
 
     def __call__(self, caller: str) -> int:
-        """Cancel the sessions, and return how many were cancelled."""
+        """Cancel all open sessions that `caller` started, and return how many were cancelled."""
         now = self.clock.now()
         with self.storage.read() as unit:
             found = unit.sessions.open_of(CallerName(caller))

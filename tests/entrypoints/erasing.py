@@ -207,7 +207,10 @@ def erase_on(name: str, folder: Path, *, kills: int, seed: int) -> Erased:
 
 @click.command()
 @click.option(
-    "--kills", default=50, show_default=True, help="How often to kill the service on each storage."
+    "--kills",
+    default=50,
+    show_default=True,
+    help="How many times to kill the service on each storage.",
 )
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(kills: int, seed: int) -> None:

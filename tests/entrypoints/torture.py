@@ -308,7 +308,7 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
     "--rounds",
     default=100,
     show_default=True,
-    help="How often to kill the service on each storage.",
+    help="How many times to kill the service on each storage.",
 )
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(rounds: int, seed: int) -> None:

@@ -225,7 +225,7 @@ def test_the_guest_may_type_another_card_instead_of_using_the_card_on_file(
 
 
 @pytest.mark.parametrize("types_first", [False, True])
-def test_a_click_uses_the_card_on_file_unless_another_card_was_typed_first(
+def test_agreeing_by_click_uses_the_card_on_file_unless_another_card_was_typed_before(
     installation: Installation, *, types_first: bool
 ) -> None:
     account = guaranteed_card(installation)

@@ -98,7 +98,7 @@ def test_recording_progress_does_not_undo_a_concurrent_change_to_the_session(
     assert (ended.status, ended.progress) == (SessionStatus.COMPLETED, Progress.OPENED)
 
 
-def test_a_returning_browser_is_not_recorded_if_the_session_has_no_page(
+def test_the_return_of_a_browser_is_not_recorded_if_the_session_has_no_page(
     installation: Installation,
 ) -> None:
     session = installation.add_card()
