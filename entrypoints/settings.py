@@ -533,7 +533,7 @@ def _retention(value: str) -> Retention:
 
 
 def _jwt(given: Mapping[str, str]) -> JwtSettings | None:
-    """Read the settings of the identity provider, or return None if there are none."""
+    """Read the settings of the identity provider, or return None if it is not set up."""
     named = [setting for setting in Setting if setting.name.startswith("JWT_")]
     if not any(setting in given for setting in named):
         return None

@@ -168,7 +168,7 @@ class Transaction:
 
         `begun` is the response to the statements that began the transaction. If it is an error, the
         error is raised. Raises OperationalError if the server is a standby, unless the connection
-        has no `statement_seconds`. The connections of the commands of `cardonfile` have none, so
+        has no `statement_seconds`. Only the commands of `cardonfile` use such connections, so only
         these commands may read from a standby.
         """
         self._connection: Connection | None = connection

@@ -419,7 +419,7 @@ class Owner(msgspec.Struct):
 
 
 class CurrentMethod(LiveOrTest):
-    """A PaymentMethod with its expanded `customer`. A detached PaymentMethod has none."""
+    """A PaymentMethod with its expanded `customer`. A detached PaymentMethod has no customer."""
 
     id: _Id
     type: str
@@ -449,7 +449,7 @@ class CurrentMethod(LiveOrTest):
 
 
 class ListedMethod(LiveOrTest):
-    """A PaymentMethod in a list, with its `customer`. A detached PaymentMethod has none."""
+    """A PaymentMethod in a list, with its `customer`. A detached PaymentMethod has no customer."""
 
     id: _Id
     customer: Owner | None

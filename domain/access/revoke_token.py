@@ -33,9 +33,9 @@ class TokenAmbiguous(LookupError):
 class RevokeToken:
     """Use case: revoke a token, and return its stored record.
 
-    The next request with the token is refused. `prefix` is the whole token or its beginning. Of a
-    beginning, only the first 12 characters are compared. If the token is already revoked, nothing
-    changes.
+    The next request with the token is refused. `prefix` is the whole token or its beginning. If
+    it is only the beginning, the first 12 characters are compared. If the token is already revoked,
+    nothing changes.
 
     Raises TokenNotFound or TokenAmbiguous. Raises InvalidField if `prefix` is so short that every
     token begins with it.

@@ -381,7 +381,7 @@ class Accounts(WorkAtPsps, Protocol):
         ...
 
     def removed_by_guest(self, guest_id: GuestId, center_id: CenterId) -> Sequence[Account]:
-        """Of a guest's removed accounts at a center, return those whose consent was withdrawn.
+        """Return a guest's removed accounts at a center for which the guest withdrew the consent.
 
         A removal by the guest counts as a withdrawal. Accounts that cannot be decoded are left out.
         The accounts are not locked.
