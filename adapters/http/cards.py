@@ -272,13 +272,13 @@ class GuestConsent(Struct, frozen=True, kw_only=True):
 
 
 class CardConsent(GuestConsent, frozen=True, kw_only=True):
-    """The current consent to a card on file, and the consents given before the card was renewed."""
+    """The current consent to a card on file, and the consents that the guest gave earlier."""
 
     success: TrueValue = True
     error: None = None
     earlier: Annotated[
         list[GuestConsent],
-        Meta(description="The consents from before each renewal, newest first."),
+        Meta(description="The consents that the guest gave earlier, newest first."),
     ]
 
 
@@ -376,10 +376,7 @@ class CardResource:
         refusals=(errors.PaymentAccountNotFound(),),
     )
     def read_given_consent(self, caller: Caller, guest_id: str, account_id: str) -> CardConsent:
-        """Read the current consent to a card on file, and the earlier consents.
-
-        An earlier consent is a consent that the guest gave before the card was renewed.
-        """
+        """Read the current consent to a card on file, and the consents that the guest gave earlier."""
         given = self.read_consent(caller, guest_id=guest_id, account_id=account_id)
         current, *earlier = msgspec.convert(given, list[GuestConsent], from_attributes=True)
         return CardConsent(**msgspec.structs.asdict(current), earlier=earlier)

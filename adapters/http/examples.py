@@ -1,6 +1,6 @@
 """Examples of requests for the OpenAPI document, which use the demo's sample records.
 
-In `make demo`, each example succeeds as it stands. Examples do not change records, except for the
+In `make demo`, each example succeeds unchanged. Examples do not change records, except for the
 removal of the sample card, which succeeds once.
 """
 

@@ -481,6 +481,7 @@ class PspUnderTest(ABC):
     def misdirect(self, whom: str, request: HostedPageRequest, page: HostedPage) -> WebhookDelivery:
         """Return a correctly signed webhook that is sent to MAIN but meant for another addressee.
 
-        `whom` is an item of `Facts.misdirected`. Override this method if that list is not empty.
+        The parameter `whom` is an item of `Facts.misdirected`. Override this method if that list is
+        not empty.
         """
         raise NotImplementedError  # the suite calls it for each of `misdirected`

@@ -20,8 +20,7 @@ class Comparison(NamedTuple):
     """The result of a comparison.
 
     `only_at_psp` are the cards that are not on file. `only_on_file` are the accounts whose card the
-    PSP does not have. `in_both` is the number of cards that are both at the PSP and on
-    file.
+    PSP does not have. `in_both` is the number of cards that are both at the PSP and on file.
     """
 
     only_at_psp: Sequence[CardAtPsp]

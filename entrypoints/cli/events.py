@@ -214,8 +214,9 @@ def replay(event_id: str | None, *, within: timedelta | None, endpoint_id: str |
     """Resend one event, or all events since a given time.
 
     Each event is sent to every endpoint that now subscribes to its type. EVENT is an id that
-    `cardonfile events deliveries` shows, and that receivers get as `webhook-id`. With --since, all
-    stored events from that time on are sent, even those that have already arrived.
+    `cardonfile events deliveries` shows, and that receivers get as `webhook-id`. With --since, the
+    events from that time on are sent, even those that have already arrived. An event is left out if
+    no endpoint subscribed to its type when the event occurred.
 
     \b
     Examples:

@@ -51,7 +51,7 @@ def _paused(server: PostgresqlServer) -> Iterator[Sequence[Path]]:
     paused = [parent]
     try:
         _signal(parent, signal.SIGSTOP)
-        # A stopped parent does not fork any more processes.
+        # A stopped parent does not fork further processes.
         wait_until(lambda: _state_and_parent(parent)[0] == "T")
         for process in Path("/proc").glob("[0-9]*"):
             if _state_and_parent(process)[1] == parent.name:
