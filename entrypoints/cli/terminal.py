@@ -41,7 +41,7 @@ since_option: Final[Decorator] = click.option(
     *("--since", "within"),
     type=duration,
     metavar="AGO",
-    help="List only entries newer than this, such as 12h or 30d.",
+    help="Include only entries newer than this, such as 12h or 30d.",
 )
 guest_option: Final[Decorator] = click.option(
     "--guest", "guest_id", metavar="ID", help="List only entries about this guest."
