@@ -112,10 +112,14 @@ class TextErasureFile(ErasureFile):
         The line of a guest who was merged is left out if another guest was later merged into this
         guest.
         """
-        if self.path is None or not self.path.exists():
+        if self.path is None:
+            return {}
+        try:
+            content = self.path.read_text(errors="replace")
+        except FileNotFoundError:
             return {}
         found: dict[GuestId, _Line] = {}
-        for text in self.path.read_text(errors="replace").splitlines():
+        for text in content.splitlines():
             line = _line(text)
             if line is None:
                 continue

@@ -35,6 +35,21 @@ def back_up(settings: Settings, folder: Path, now: datetime) -> list[Path]:
     return list(files)
 
 
+def missing(settings: Settings) -> list[Path]:
+    """Return the databases of PSPs whose files do not exist. `back_up` does not copy them.
+
+    Raises OSError if a file may exist, for example because its folder cannot be searched.
+    """
+    found = []
+    for psp in settings.psps.values():
+        if psp.database is not None:
+            try:
+                psp.database.stat()
+            except FileNotFoundError:
+                found.append(psp.database)
+    return found
+
+
 def prune(settings: Settings, folder: Path, keep: int, now: datetime) -> list[Path]:
     """Delete all but the newest `keep` backups in a folder, and return the deleted files.
 
@@ -100,8 +115,9 @@ def _copies(settings: Settings) -> Iterator[tuple[str, str, Callable[[Path], Non
         from adapters.postgresql.backup import dump
 
         yield "cardonfile", ".dump", partial(dump, settings.database.url)
+    not_copied = missing(settings)
     for name, psp in settings.psps.items():
-        if psp.database is not None and psp.database.exists():
+        if psp.database is not None and psp.database not in not_copied:
             yield name, ".db", partial(copy, psp.database)
 
 

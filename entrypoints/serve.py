@@ -166,8 +166,14 @@ def refuse_erased_guests(container: Container) -> None:
     be recorded. Raises OSError if the file cannot be read.
     """
     file = container.settings().erasures_file
-    if file is not None and not (folder := file.absolute().parent).is_dir():
-        raise ServeError(f"the folder of CARDONFILE_ERASURES_FILE is missing: create {folder}")
+    if file is not None:
+        folder = file.absolute().parent
+        try:
+            folder.stat()
+        except FileNotFoundError:
+            raise ServeError(
+                f"the folder of CARDONFILE_ERASURES_FILE is missing: create {folder}"
+            ) from None
     found = container.erase_guest().guests_not_erased()
     if found:
         raise ServeError(

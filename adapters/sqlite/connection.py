@@ -125,10 +125,11 @@ def _problem_with(path: Path) -> str | None:
     SQLite's own errors do not contain the reason.
     """
     folder = path.absolute().parent
-    # `os.path` returns False where `Path` raises PermissionError.
-    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() raises where a folder may not be searched
+    # `os.path` returns False if a folder may not be searched. `Path` raises PermissionError until
+    # Python 3.13.
+    if os.path.isdir(path):  # noqa: PTH112 - see above
         return "this path is a folder"
-    if not os.path.exists(path):  # noqa: PTH110 - as above, for Path.exists()
+    if not os.path.exists(path):  # noqa: PTH110 - see above
         return "the file does not exist, or this user may not search its folder"
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return "the file system is read-only"

@@ -63,10 +63,12 @@ def pending(path: Path) -> list[str]:
     If the file is missing, all migrations are pending. Raises DatabaseUnusable or
     ServiceUnavailable.
     """
-    # If this user may not look into the folder, SQLite fails below, with the right error.
-    with suppress(PermissionError):
-        if not path.exists():
-            return known()
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return known()
+    except OSError:
+        pass  # SQLite fails below, with an error that states the reason.
     with translated(path), closing(_connect(path)) as db:
         return _pending(db)
 

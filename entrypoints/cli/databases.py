@@ -66,18 +66,15 @@ def backup(*, folder: Path, keep: int | None) -> None:
     Example:
       cardonfile backup /var/backups/cardonfile --keep 14
     """
-    from entrypoints.backup import BackupExists, back_up, open_to_others, prune
+    from entrypoints.backup import BackupExists, back_up, missing, open_to_others, prune
 
     with installation() as container, plain_errors(BackupExists):
         now = container.clock().now()
         files = back_up(container.settings(), folder, now)
         for file in files:
             click.echo(f"wrote {file}")
-        for psp in container.settings().psps.values():
-            if psp.database is not None and not psp.database.exists():
-                click.echo(
-                    f"not copied, because the file does not exist: {psp.database.absolute()}"
-                )
+        for file in missing(container.settings()):
+            click.echo(f"not copied, because the file does not exist: {file.absolute()}")
         container.note_operators_act()(
             Action.BACKUP_COMPLETED,
             "backup",

@@ -49,7 +49,10 @@ def new_key(*, file: Path) -> None:
             with os.fdopen(
                 os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
             ) as new:
-                former = _text_of(file) if file.exists() else None
+                try:
+                    former = _text_of(file)
+                except FileNotFoundError:
+                    former = None
                 new.write(with_new_key(former))
                 new.flush()
                 os.fsync(new.fileno())

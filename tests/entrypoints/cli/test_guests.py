@@ -249,6 +249,13 @@ class TestErase:
             f"the folder of CARDONFILE_ERASURES_FILE is missing: create {missing.parent}"
         )
 
+    def test_the_service_does_not_run_if_the_erasure_file_cannot_be_read(
+        self, on_file: CommandLine, file: Path
+    ) -> None:
+        file.symlink_to(file)  # An endless loop. An unreadable file must not count as missing.
+
+        assert on_file.refuses("reconcile") == f"{file}: Too many levels of symbolic links"
+
 
 class TestMerge:
     @pytest.fixture
