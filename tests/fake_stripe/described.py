@@ -131,17 +131,9 @@ def _require_fields(value: Json, of: Hint, at: str) -> None:
         _require(element, fields[name], f"{at}.{name}")
 
 
-class _Names(dict[str, Hint]):
-    """Classes in annotations, by name. A class that the fake Stripe lacks counts as an object."""
-
-    def __missing__(self, name: str) -> Hint:
-        return StripeObject
-
-
 @cache
 def _fields(of: Hint) -> Mapping[str, Forms]:
-    names = _Names({each.__name__: each for each in OBJECTS.values()})
-    hints = get_type_hints(of, localns=names)
+    hints = _hints(of)
     if of is ListObject:
         # ListObject does not declare its `object`, and the type of its elements is a variable.
         hints |= {"object": str, "data": list[StripeObject]}
@@ -150,6 +142,16 @@ def _fields(of: Hint) -> Mapping[str, Forms]:
         for name, hint in hints.items()
         if not name.startswith("_") and _origin(hint) is not ClassVar
     }
+
+
+def _hints(of: Hint) -> dict[str, Hint]:
+    """Return the types of a class's fields. A class that the fake Stripe lacks counts as an object."""
+    names = {each.__name__: each for each in OBJECTS.values()}
+    while True:
+        try:
+            return get_type_hints(of, localns=names)
+        except NameError as unknown:
+            names[unknown.name] = StripeObject
 
 
 @cache
