@@ -107,7 +107,7 @@ class Storage(Protocol):
 
     If a call raises ServiceUnavailable, nothing was written, with one exception: if the connection
     was lost during the commit, and the database did not come back within seconds, the unit may have
-    been committed. Every use case may therefore be repeated after ServiceUnavailable.
+    been committed. So every use case must be safe to repeat after ServiceUnavailable.
 
     Units are short and never span a call to a PSP. Nested units, writes in a read unit and writes
     after the commit are programming errors and raise RuntimeError.

@@ -1,4 +1,4 @@
-"""The findings that checks of an installation report to the operator."""
+"""What the checks of an installation find, for the operator."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class AcmeByWebhookUnderTest(AcmeUnderTest):
     def _tell(self, page: HostedPage) -> None:
         """Pass a webhook about the page to the adapter, and store the evidence that it returns.
 
-        The service stores evidence in the same way.
+        For each webhook, the service does the same.
         """
         report, now = self._report("page.told", self.fake.shown(page.reference)), self.clock.now()
         (notice,) = self.adapter().read_webhook(self.sign(report, at=now))

@@ -103,10 +103,11 @@ class Discard(WorkAtPsp):
         Call this if this discard is done, but the PSP reports a card that has the same token and
         that no account contains. `collected_at` is when the card was collected.
 
-        If the card was collected after this discard was done, the card is new. The copy then has no
-        `begun_at`, like a discard that has not begun. Otherwise, this discard also applies to the
-        card, so the copy keeps `begun_at`, and the card must not be stored. The token is discarded
-        again in this case too, because the card may have been collected while the discard was in
+        If the card was collected after this discard was done, the card is new and may be stored.
+        The copy then has no `begun_at`, like a discard that has not begun.
+
+        Otherwise, the card must not be stored, so the copy keeps `begun_at`. The token is still
+        discarded once more, because the card may have been collected while the discard was in
         progress, or the service's clock may be ahead.
         """
         begun_at = self.begun_at if self.was_done_after(collected_at) else None

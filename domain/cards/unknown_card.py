@@ -1,4 +1,4 @@
-"""Remove cards that their PSP has not known for a week, unless the keys may be wrong."""
+"""Remove cards that have been unknown to the PSP for a week, unless its API keys may be wrong."""
 
 from __future__ import annotations
 

@@ -117,10 +117,10 @@ class Events(Protocol):
         ...
 
     def position(self, number: int) -> Position | None:
-        """Return the position after the event with this number, or None if there is no such event.
+        """Return the position after the event with this number.
 
-        Deleted events do not have a position, except the last of them, which precedes the oldest
-        stored event. Its position is `ends().first`.
+        Return None if there is no such event, or if the event was deleted. The newest deleted event
+        is an exception: the result is then `ends().first`, where the stored events begin.
         """
         ...
 

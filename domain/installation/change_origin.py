@@ -50,7 +50,7 @@ class MoveInstallation:
     note_act: NoteAct
 
     def __call__(self) -> str:
-        """Store the origin, and return it."""
+        """Store `origin` as the origin of the installation, and return it."""
         origin = self.origin
         if origin is None:
             raise NotPublic

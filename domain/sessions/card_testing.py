@@ -1,4 +1,4 @@
-"""Protection against card testing: apply the limits, and find centers where cards may be tested."""
+"""Protection against card testing: apply the limits, and find centers that may be under attack."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ After this time, the process that made the call is presumed to have been killed.
 
 
 class Progress(StrEnum):
-    """The last step of the guest.
+    """The latest step of the guest in a session.
 
-    CANCELLED means that the guest left without a card, that the guest returned from a page that is
-    over without a card, or that the session was cancelled.
+    CANCELLED means that the guest left the page without adding a card, that the browser came back
+    from a page that had ended without a card, or that the session was cancelled.
     """
 
     CREATED = "created"
@@ -300,10 +300,10 @@ class PolledSession(EndingSession):
         return asked.due_now(now) if asked else self.asked_later()
 
     def due_for_earlier_page(self, now: datetime) -> Self:
-        """Return a copy of this session that is due, so that an earlier page is checked.
+        """Return a copy of this session that is scheduled to check an earlier page.
 
-        The session is due as soon as a browser's request may ask the PSP, or at its present
-        `due_at` if that is earlier. This also applies to a settled session.
+        The copy is due as soon as the service may ask the PSP again because of a browser's request,
+        or at the present `due_at` if that is earlier. Settled sessions are scheduled too.
         """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)

@@ -44,9 +44,10 @@ class CompleteAgreements:
     note_event: NoteEvent
 
     def __call__(self) -> Sequence[CardSession]:
-        """Add all missing agreements, and return the sessions whose guests did not agree.
+        """Add the agreement to each session whose guest agreed, and return the other sessions.
 
-        In these sessions, an earlier release showed the page without the text about the booking.
+        In the returned sessions, an earlier release showed the page without the text about the
+        booking, so the guest did not agree to it.
         """
         now = self.clock.now()
         with self.storage.read() as unit:

@@ -114,7 +114,7 @@ def test_a_clock_that_was_ahead_delays_a_job_by_at_most_the_longest_wait_of_that
 
 # Shows F40.
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_psp_outage_that_began_while_the_clock_was_ahead_is_retried_as_usual(
+def test_calls_are_repeated_as_usual_after_an_outage_that_began_while_the_clock_was_ahead(
     installation: Installation, jump: timedelta
 ) -> None:
     session = installation.opened_session()

@@ -420,7 +420,7 @@ class TestPublicAddress:
         said = "X-Forwarded-For is trusted from 10.0.0.0/8"
         assert patient.finding("trusted proxy", **settings) == (Diagnosis.OK, said)
 
-    def test_doctor_reports_centers_without_redirect_origins_at_a_public_address(
+    def test_doctor_at_a_public_address_reports_centers_without_redirect_origins(
         self, patient: Patient
     ) -> None:
         patient.configure(a_configuration(redirect_origins=()), a_configuration())

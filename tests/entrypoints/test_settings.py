@@ -380,7 +380,7 @@ class TestStripe:
         assert of_stripe.api_base == "http://127.0.0.1:9000"
         assert not re.search("sk_test|rk_live|whsec", repr(Settings.read(environment)))
 
-    def test_the_setting_names_built_for_a_merchant_account_are_read_for_that_account(self) -> None:
+    def test_a_setting_named_for_a_merchant_account_applies_to_that_account(self) -> None:
         for account in map(MerchantAccount, ("default", "2", "secret_key", "_")):
             key, secrets = (ACCOUNT_SETTINGS.name(what, account) for what in (KEY, SECRETS))
             of_stripe = stripe({key: "sk_test_x", secrets: "whsec_x"})

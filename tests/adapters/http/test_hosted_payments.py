@@ -130,7 +130,7 @@ def test_a_psp_may_return_the_browser_by_submitting_a_form(api: Api, leg: str) -
     assert stored == ([{"result": "a b", "state": "query"}] if leg == "return" else [])
 
 
-def test_a_form_that_is_too_long_is_refused_when_a_psp_returns_the_browser(api: Api) -> None:
+def test_a_form_that_is_too_long_is_refused_at_the_return_address(api: Api) -> None:
     session = api.installation.opened_session()
     for body, status in ((b"a=" + b"x" * 20_000, 413), (b"a&" * 200, 400)):
         result = api.submit("/hosted-payments/return", body, query=f"token_id={session.token_id}")

@@ -76,7 +76,7 @@ class TestDatabaseOfRelease010:
             "2028-01-30T00:00:00.000000+00:00",
         ]
 
-    def test_links_from_release_0_1_0_for_which_a_page_was_requested_count_as_opened(
+    def test_a_link_of_release_0_1_0_counts_as_opened_if_its_page_was_requested(
         self, db: Database, tmp_path: Path
     ) -> None:
         for number, attempt in ((1, "NULL"), (2, "'{}'")):

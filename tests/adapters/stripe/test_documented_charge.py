@@ -16,7 +16,7 @@ from tests.fake_stripe.parameters import decode
 from tests.programs import ROOT
 
 
-def test_the_installed_sdk_describes_the_requested_api_version() -> None:
+def test_the_installed_sdk_is_for_the_api_version_of_our_requests() -> None:
     assert stripe.api_version == API_VERSION
 
 

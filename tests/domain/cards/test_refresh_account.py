@@ -451,7 +451,7 @@ def test_a_refresh_that_only_adds_missing_card_details_does_not_send_an_event() 
     ("card_logo", "expected"),
     [("visa", (True, "tr_1", "0123")), ("mastercard", (None, None, None))],
 )
-def test_a_card_whose_brand_changed_loses_the_confirmations_of_the_former_bank(
+def test_a_change_of_brand_clears_what_the_former_bank_confirmed_about_a_card(
     card_logo: str, expected: tuple[bool | None, str | None, str | None]
 ) -> None:
     account = an_account(

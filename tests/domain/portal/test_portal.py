@@ -465,7 +465,7 @@ def test_a_card_that_was_typed_before_the_guest_removed_it_is_not_stored_again(
     assert (again.keep_until, again.withdrawn_at) == (None, None)
 
 
-def test_a_card_typed_before_its_removal_is_kept_for_its_booking(
+def test_a_card_removed_while_a_booking_that_it_was_typed_for_is_unsettled_is_kept_for_the_booking(
     installation: Installation,
 ) -> None:
     account = installation.stored_card()

@@ -258,7 +258,7 @@ class TestDiscardedTokens:
         assert judged(discard=begun) == Verdict(session=OPENED.postponed(LATER + waits))
 
     @pytest.mark.parametrize(("seconds", "is_dead"), [(-1, False), (0, True)])
-    def test_a_card_is_not_stored_if_the_guest_entered_it_before_its_token_was_discarded(
+    def test_a_card_collected_before_a_discard_of_its_token_was_done_is_not_stored(
         self, seconds: int, is_dead: bool
     ) -> None:
         done = a_discard(token=CARD.token).done(LATER + timedelta(seconds=seconds))
