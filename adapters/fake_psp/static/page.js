@@ -21,11 +21,14 @@ const cardForm = document.querySelector("form[data-card-form]");
 if (cardForm) {
   const { number, expiry, cvc, address, zipcode, country_code: country } = cardForm.elements;
 
-  // The digits of a script come one after the other, from a place that ends in 0 or 6. (Full-width
-  // ones, and those of mathematics, are compatible with 0 to 9.)
+  // Unicode lists the digits of a script one after the other, from 0 to 9. The digits of several
+  // scripts may follow each other.
+  const isDigit = (place) => /\p{Nd}/u.test(String.fromCodePoint(place));
   const digitOf = (character) => {
     const place = character.codePointAt(0);
-    return (place & 15) - (/\p{Nd}/u.test(String.fromCodePoint(place & ~15)) ? 0 : 6);
+    let first = place;
+    while (isDigit(first - 1)) first -= 1;
+    return (place - first) % 10;
   };
 
   // As `plain` in cards.py.
