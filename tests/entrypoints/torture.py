@@ -134,10 +134,10 @@ def survive(
 ) -> Survived:
     """Kill the machine once in each round at a random moment, and check what is stored.
 
-    The kill comes after a random number of responses, which is in the range `answers`. Clients
-    retry unanswered requests. After each round, the clients pause, all responses are compared with
-    what is stored, and the requests of the round are repeated. All events are sent to a real
-    endpoint.
+    The kill comes after a random number of responses, which is in the range `answers`, and after
+    the first event. Clients retry unanswered requests. After each round, the clients pause, all
+    responses are compared with what is stored, and the requests of the round are repeated. All
+    events are sent to a real endpoint.
     """
     with UnreliableEndpoint(seed) as endpoint:
         return _survive(storage, endpoint, rounds, seed, answers)
@@ -164,7 +164,7 @@ def _survive(
         for number in range(1, rounds + 1):
             known = {id(each) for each in clients.added}
             crashes = number % CRASH_EVERY == 0
-            _kill_under_load(storage, clients, chance, answers=answers, crashes=crashes)
+            _kill_under_load(storage, clients, endpoint, chance, answers=answers, crashes=crashes)
             records = records_of(machines.url)
             note("damage", storage.damage())
             note("lost", records.lost(clients.added))
@@ -229,6 +229,7 @@ def _changed(endpoint: UnreliableEndpoint, records: Records) -> list[str]:
 def _kill_under_load(
     storage: Storage,
     clients: Clients,
+    endpoint: UnreliableEndpoint,
     chance: random.Random,
     *,
     answers: tuple[int, int],
@@ -237,7 +238,7 @@ def _kill_under_load(
     (machine,), stop = storage.machines.each, Event()
     with clients.doing(lambda client: client.add_cards_until(stop.is_set), stop):
         enough = clients.fates["answered"] + chance.randrange(*answers)
-        wait_until(lambda: clients.fates["answered"] >= enough)
+        wait_until(lambda: clients.fates["answered"] >= enough and bool(endpoint.taken))
         # Without this sleep, every kill would come right after a response.
         time.sleep(chance.uniform(0, 0.02))
         with storage.crash() if storage.crash and crashes else nullcontext():
