@@ -1,4 +1,4 @@
-# For developers and CI. It needs Python 3.11 or newer and make; `make test-deploy` also needs nginx,
+# For developers and CI. It needs Python 3.11 to 3.14 and make; `make test-deploy` also needs nginx,
 # PgBouncer, Prometheus and systemd's tools, and `make test-cluster` PostgreSQL, etcd and HAProxy.
 # Everything is installed into .venv; tests/browser/chromium.py finds or downloads a browser.
 
@@ -10,9 +10,9 @@
 # Tests start many processes. With this variable, each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The first of these Pythons that is new enough. It is used only to make .venv.
+# The first of these Pythons for which all locked packages exist. It is used only to make .venv.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python3.14; do \
-	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; \
 	then echo $$python; break; fi; done)
 
 # The port of the demo's API; its shop has the next one.
@@ -54,7 +54,7 @@ help: ## Show this help
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s  %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "  PYTHON=python3.12   the Python for .venv (3.11 or newer; after make clean)"
+	@echo "  PYTHON=python3.12   the Python for .venv (3.11 to 3.14; after make clean)"
 	@echo "  EXTRAS=stripe       make install: granian, jwt, postgresql, redis, stripe; several in quotes"
 	@echo "  PORT=9000           make demo: the port of its API; its shop has the next one"
 	@echo "  UPGRADE=1           make lock: take the newest versions"
@@ -319,7 +319,7 @@ build/release/stamp build/clients/stamp build/cluster/stamp build/docs/stamp: bu
 .venv/bin/python:
 	@python="$(PYTHON)"; \
 	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-		echo "cardonfile needs Python 3.11 or newer$${python:+, and $$python is not}." >&2; \
+		echo "cardonfile needs Python 3.11 to 3.14$${python:+, and $$python is not}." >&2; \
 		echo "Debian 12, Ubuntu 24.04 or newer: apt-get install python3 python3-venv" >&2; \
 		echo "macOS: brew install python@3.11 · others: https://www.python.org/downloads/" >&2; \
 		echo "If it is there under another name: make PYTHON=/path/to/python" >&2; \
