@@ -27,7 +27,7 @@ counted together, as `other`.
 
 _HARMLESSLY: Final = suppress(Exception)
 _STORED: Final = (Step.STORED, Step.RENEWED)
-_ENDED: Final = (*_STORED, Step.REFUSED, Step.EXPIRED)
+_ENDED: Final = (*_STORED, Step.CARD_USED, Step.REFUSED, Step.EXPIRED)
 
 
 class Counts:

@@ -102,6 +102,16 @@ def test_ended_sessions_are_counted_by_outcome(measured: Measured) -> None:
     assert samples["card_storing_seconds_count"] == {(FAKE,): 0}
 
 
+def test_a_session_that_ends_with_a_card_on_file_is_counted_as_ended() -> None:
+    registry = CollectorRegistry()
+    log = CountedSessions(LinesOfSessions(), Counts(registry))
+
+    log(SessionStep(step=Step.CARD_USED, session=a_session()))
+
+    labels = {"end": "card_on_file_used", "reason": ""}
+    assert registry.get_sample_value("cardonfile_sessions_ended_total", labels) == 1
+
+
 def test_declined_cards_are_counted_by_refusal_code(measured: Measured) -> None:
     session = measured.installation.opened_session()
     for _ in range(2):
