@@ -13,8 +13,9 @@ from domain.storage import Storage, WriteUnit
 class AnotherMerchant(ProviderUnavailable):
     """The keys belong to a different merchant than the keys that were used first.
 
-    With the wrong keys, the PSP would report every page and token as unknown, and the sessions
-    would end. Wrong keys are therefore treated as an outage until the keys are right again.
+    With the wrong keys, the PSP would report every page and token as unknown. Open pages would then
+    count as over, and the cards that guests type there would be lost. So wrong keys are treated as
+    an outage until the keys are right again.
     """
 
     def __init__(self, *, kept: str | None, given: str | None) -> None:
