@@ -212,7 +212,7 @@ class Connection:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is read until the deadline."""
+    """A response whose reading fails if it is not complete by the deadline."""
 
     def __init__(
         self, deadline: Deadline, max_bytes: int, sock: socket.socket, **options: Any

@@ -32,7 +32,10 @@ class SystemClock(Clock):
         *,
         steady_after: timedelta = STEADY_AFTER,
     ) -> None:
-        """Start the comparison. The clock is steady after `steady_after` without a jump."""
+        """Start to compare the system clock with `elapsed`.
+
+        The system clock counts as steady when it has not jumped for `steady_after`.
+        """
         self._elapsed = elapsed
         self._steady_after = steady_after
         self._even_since = datetime.now(UTC), elapsed()

@@ -1373,7 +1373,7 @@ class TestSignedTime:
 
 
 def each_call(facts: Facts) -> Iterator[tuple[Method, int]]:
-    """Yield each method with the number of each call that it makes, counted from 1."""
+    """Yield the method and a number for each call that a method makes. The first call is 1."""
     return (
         (method, call) for method in methods_of(facts) for call in range(1, facts.calls[method] + 1)
     )

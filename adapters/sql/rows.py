@@ -180,7 +180,7 @@ class Rows(Generic[Record]):
 
 
 def _shown(column: str, value: object) -> str:
-    """Return the value of a key's column in the form in which it is logged."""
+    """Return the value of a primary key's column in the form in which it is logged."""
     is_token = column.startswith("token")
     return f"{str(value)[:TOKEN_PREFIX_LENGTH]}…" if is_token else str(value)
 

@@ -37,10 +37,10 @@ class NotPermitted(ProviderUnavailable):
 
 
 class KeySpent(ProviderRefused):
-    """Because of the first call with the idempotency key, Stripe fails or refuses this call.
+    """Stripe does not carry out this call, because the idempotency key was used before.
 
-    Stripe has saved a failure of the first call under the key, and returns it for each further
-    call; or the first call had other parameters. The first call may have taken effect nevertheless.
+    Either the first call with the key failed, and Stripe returns the saved failure for each further
+    call. Or the first call had other parameters. The first call may have taken effect nevertheless.
     """
 
 

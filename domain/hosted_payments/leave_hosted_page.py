@@ -126,9 +126,9 @@ class CancelHostedPage:
     clock: Clock
 
     def __call__(self, *, token_id: str) -> str:
-        """Record that the guest left, if the storage is available.
+        """Return the redirect_uri of the session, and record that the guest left.
 
-        Return the stored redirect_uri.
+        If the storage cannot be written now, this is not recorded.
         """
         session, now = session_of_return(self.storage, token_id), self.clock.now()
         with suppress(ServiceUnavailable):

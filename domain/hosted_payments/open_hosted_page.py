@@ -149,8 +149,8 @@ class OpenHostedPage:
     def _page_of(self, session: CardSession) -> str:
         """Return the address of the session's page.
 
-        Raises LinkCancelled or LinkExpired, ProviderUnavailable if there is no page that can be
-        used, or FormNeeded.
+        Raises LinkCancelled, LinkExpired or FormNeeded. Raises ProviderUnavailable if there is no
+        page that can be used.
         """
         now, attempt = self.clock.now(), session.current_attempt
         require_open(session, now)

@@ -35,7 +35,7 @@ class ChangeCard:
 
     The center's settings decide whether a removed card stays on file for the bookings that it
     guarantees. After a withdrawal, a card that guarantees bookings always stays on file for these
-    bookings. A withdrawal removes any other card.
+    bookings, and a card that guarantees no booking is removed.
 
     Each change stores an event for the shop. Removals and withdrawals are also noted in the audit
     trail, and `log_taken_back` is called with the card after the commit. If a change is repeated,

@@ -165,7 +165,7 @@ def _portal(
 
 
 def _replacing(unit: UnitOfWork, visited: Visited) -> Replacing | None:
-    """Return the state of the replacement in the guest's newest session, or None."""
+    """Return how far the guest's newest session is with replacing a card, if it replaces a card."""
     newest = newest_session(unit, visited.session)
     if newest is None or newest.replaces is None:
         return None

@@ -154,8 +154,8 @@ class PaymentProvider(Protocol):
         """Return the outcome of a page, based on the PSP's response and the evidence so far.
 
         The outcome of a page that the PSP removed is PageClosed. Do not report a card that was
-        discarded at the PSP. A restored backup may not contain the discard, and the card would be
-        stored again. After the guest was erased, the request of an ended session contains neither
+        discarded at the PSP: if a restored backup lacks the record of the discard, the service
+        would store the card again. After the guest was erased, the request of an ended session contains neither
         a name nor an address.
         """
         ...

@@ -25,8 +25,8 @@ class GuestReferences(Protocol):
     def of(self, guest_id: GuestId) -> Sequence[tuple[PspAccount, GuestReference]]:
         """Return every reference of a guest, with its merchant account, without duplicates.
 
-        The result includes references that were replaced, and references that accounts and pages
-        contain.
+        The result includes references that were replaced, and references that are stored with the
+        guest's cards and pages.
         """
         ...
 

@@ -149,7 +149,7 @@ class PolledSession(EndingSession):
         return bool(self.attempt and not self.attempt.over and self.attempt.has_agreed(browser))
 
     def agreed(self, browser: str, now: datetime) -> Self:
-        """Return a copy of this session with the guest's agreement to the latest attempt's consent.
+        """Return a copy of this session that records that the guest agreed to the consent text.
 
         `browser` is the secret in the cookie of the browser in which the guest agreed.
         """
@@ -302,8 +302,9 @@ class PolledSession(EndingSession):
     def due_for_earlier_page(self, now: datetime) -> Self:
         """Return a copy of this session that is scheduled to check an earlier page.
 
-        The copy is due as soon as the service may ask the PSP again because of a browser's request,
-        or at the present `due_at` if that is earlier. Settled sessions are scheduled too.
+        The copy is due at the earliest time at which a browser's request may again cause a question
+        to the PSP, or at the present `due_at` if that is earlier. Settled sessions are scheduled
+        too.
         """
         if not self._is_early(now):
             return replace(self, due_at=now, ask_again_at=now + ANSWERED_WITHIN)

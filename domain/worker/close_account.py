@@ -19,7 +19,7 @@ from domain.storage import RecordUnreadable, Storage, UnitOfWork, WriteUnit
 
 
 class Affected(NamedTuple):
-    """The numbers of unfinished records at a merchant account before the account is closed."""
+    """How many unfinished records of each kind the closing of a merchant account ends."""
 
     sessions: int
     cards: int

@@ -48,7 +48,7 @@ class Done:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job was done."""
+        """Whether this round did no job."""
         return not self.jobs.total()
 
     def note(self, kind: Kind, result: JobResult) -> None:

@@ -174,7 +174,7 @@ REFUSED: Final[list[tuple[Any, str, str, list[object]]]] = [
     ("record", "field", "expected", "value"),
     [(*case, value) for *case, values in REFUSED for value in values],
 )
-def test_the_refusal_of_an_invalid_field_names_the_expected_form(
+def test_the_error_about_an_invalid_field_says_which_form_is_expected(
     record: Any, field: str, expected: str, value: object
 ) -> None:
     with pytest.raises(InvalidField) as refused:

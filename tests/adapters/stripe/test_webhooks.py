@@ -134,7 +134,7 @@ def test_the_rejection_of_a_malformed_stripe_event_does_not_quote_the_event() ->
 
 
 # Shows F33.
-def test_a_stripe_event_is_rejected_if_its_test_or_live_mode_differs_from_the_keys() -> None:
+def test_a_stripe_event_is_rejected_if_its_mode_is_not_the_mode_of_the_key() -> None:
     live_keys = StripeKeys(secret_key="sk_live_main", webhook_secrets=(TEST_SECRET,))
     live = StripeProvider({MAIN: live_keys}, clock=SettableClock())
 

@@ -55,7 +55,7 @@ from tests.databases import change_by_hand, committed
 from tests.waiting import LIMIT_SECONDS
 
 
-def test_a_session_is_found_by_its_current_page_at_a_merchant_account(storage: Storage) -> None:
+def test_a_session_is_found_by_its_merchant_account_and_current_page(storage: Storage) -> None:
     other = MerchantAccount("other")
     elsewhere = a_session(
         token_id=OTHER_TOKEN_ID,

@@ -82,7 +82,7 @@ def test_ending_an_agreement_does_not_end_the_general_consent_to_keep_the_card(
     assert installation.account(account.account_id).keep_until is None
 
 
-def test_after_a_booking_ends_the_shop_may_report_a_charge_for_a_no_show(
+def test_the_shop_may_report_a_charge_for_a_no_show_after_the_booking_has_ended(
     installation: Installation, account: Account
 ) -> None:
     installation.has_endpoint(types=[EventType.AGREEMENT_ENDED])

@@ -156,7 +156,7 @@ def test_the_guest_need_not_agree_again_after_a_psp_outage(installation: Install
     assert reopen(installation, session).startswith(BASE_URL)
 
 
-def test_a_page_is_used_even_if_another_browser_clicked_while_the_page_was_created(
+def test_a_new_page_is_used_even_if_the_guest_agreed_in_another_browser_while_it_was_created(
     installation: Installation,
 ) -> None:
     session = installation.add_card()

@@ -321,7 +321,9 @@ def test_a_page_created_late_does_not_replace_a_newer_page(installation: Install
     assert not installation.psp.page(attempt.page.reference).is_over
 
 
-def test_a_page_that_ended_before_the_psp_returned_is_not_shown(installation: Installation) -> None:
+def test_a_page_that_ended_before_the_psp_responded_is_not_shown(
+    installation: Installation,
+) -> None:
     session = installation.add_card()
 
     def lose_the_page_in_another_tab() -> None:

@@ -112,7 +112,7 @@ def test_an_erasure_removes_the_card_with_its_token(installation: Installation) 
         (Installation.session_with_card, SessionStatus.FAILED),
     ],
 )
-def test_an_erasure_ends_an_open_session_with_its_page(
+def test_an_erasure_ends_an_open_session_and_its_page(
     installation: Installation, begin: Callable[..., CardSession], status: SessionStatus
 ) -> None:
     session = begin(installation, billing_info=BILLING)

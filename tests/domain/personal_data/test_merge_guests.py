@@ -610,7 +610,7 @@ class TestMergesInARestoredBackup:
         assert known.merged() == {MERGED: REMAINING}
         assert known.erased() == {MERGED: references}
 
-    def test_erasing_a_guest_adds_the_guests_merges_to_the_erasure_file(
+    def test_erasing_a_guest_adds_the_merges_of_the_guest_to_the_erasure_file(
         self, installation: Installation, tmp_path: Path
     ) -> None:
         merge(installation)

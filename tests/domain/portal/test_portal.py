@@ -445,7 +445,7 @@ def test_a_card_typed_before_consent_was_withdrawn_does_not_restore_the_consent(
 
 
 @pytest.mark.parametrize("how", [CardChange.REMOVE, CardChange.WITHDRAW])
-def test_a_card_that_was_typed_before_the_guest_removed_it_is_not_stored_again(
+def test_a_card_that_the_guest_removed_after_typing_it_again_is_not_stored_again(
     installation: Installation, how: CardChange
 ) -> None:
     account = installation.stored_card()

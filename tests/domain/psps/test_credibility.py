@@ -143,7 +143,9 @@ def test_an_outcome_with_a_time_out_of_bounds_is_not_credible(time: datetime) ->
 
 
 @pytest.mark.parametrize("refused_cards", [-1, 10**18])
-def test_a_card_is_credible_even_with_an_absurd_count_of_refusals(refused_cards: int) -> None:
+def test_a_card_is_credible_even_with_a_negative_or_huge_count_of_refusals(
+    refused_cards: int,
+) -> None:
     assert is_credible(replace(COLLECTED, refused_cards=refused_cards), PAGE)
 
 

@@ -364,7 +364,7 @@ def test_cards_refused_on_all_open_pages_of_a_guest_are_counted_together(limited
     ("limits", "pages"),
     [("guest=off/10", 1), ("off", 3), (only("guest=10/off"), 3), (only("center=off/1"), 3)],
 )
-def test_the_psp_is_asked_about_a_guests_other_pages_only_if_a_limit_could_close_them(
+def test_the_psp_is_asked_about_a_guests_other_pages_only_if_reaching_a_limit_would_close_them(
     limited: Limited, limits: str, pages: int
 ) -> None:
     installation = limited(limits)

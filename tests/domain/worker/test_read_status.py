@@ -99,7 +99,7 @@ def test_the_status_counts_unanswered_calls_by_merchant_account(installation: In
     assert status.unanswered == {PspAccount(PROVIDER, MERCHANT): Waiting(3, began)}
 
 
-def test_the_status_names_tokens_that_expire_within_14_days(installation: Installation) -> None:
+def test_the_status_lists_tokens_that_expire_within_14_days(installation: Installation) -> None:
     caller, day = installation.a_caller(), timedelta(days=1)
     later, soon = (installation.token_for(caller, ttl=ttl) for ttl in (15 * day, 14 * day))
 
