@@ -70,7 +70,7 @@ def log_taken_back(account: Account) -> None:
 
 
 def log_stopped_removal(psp_account: PspAccount) -> None:
-    """Log that cards which the PSP does not know are kept from now on. Never raises.
+    """Log that cards unknown to the PSP are no longer removed. Never raises.
 
     Too many cards of the merchant account are unknown to the PSP, so the keys may be wrong.
     """

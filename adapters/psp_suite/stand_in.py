@@ -224,9 +224,9 @@ class StandInServer:
         self._trouble.append(_TroubleWith(trouble, re.compile(on), from_call, times))
 
     def handle_later(self, _: Request, act: Act) -> NoReturn:
-        """Break the connection, and keep the call for `handle_late_calls`.
+        """Break the connection without handling the call. `handle_late_calls` handles it later.
 
-        Pass this method to `have` as a kind of trouble.
+        To simulate this fault, pass this method to `have`.
         """
         self._late.append(act)
         raise _Dropped
@@ -238,7 +238,7 @@ class StandInServer:
             act()
 
     def recover(self) -> None:
-        """End all trouble, and all calls to which the server has not responded."""
+        """End all simulated faults, and all calls to which the server has not responded."""
         self._trouble.clear()
         self._recovered.set()
         self._recovered = threading.Event()

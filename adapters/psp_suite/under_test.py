@@ -449,7 +449,7 @@ class PspUnderTest(ABC):
 
     @abstractmethod
     def recover(self) -> None:
-        """End all trouble. The PSP keeps its records."""
+        """End all simulated faults. The PSP keeps its records."""
 
     # Webhooks
 

@@ -167,7 +167,7 @@ class RecordedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvent:
-    """An event about the card that was sent to the shop's endpoint `to`.
+    """An event about the card, as it was sent to one of the shop's endpoints, `to`.
 
     `delivery` is `delivered` if the endpoint accepted the event. `attempted_at` is the time of the
     last attempt.

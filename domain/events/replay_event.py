@@ -76,7 +76,7 @@ class ReplayEventsSince:
     note_act: NoteAct
 
     def __call__(self, since: datetime, *, endpoint_id: str | None = None) -> Replayed:
-        """Make the deliveries of the events that occurred at `since` or later due at once.
+        """Make all deliveries of the events since `since` due now.
 
         Return the number of events and the number of deliveries. If `endpoint_id` is given, only
         the deliveries to that endpoint become due.

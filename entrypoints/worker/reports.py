@@ -110,10 +110,10 @@ class WorkLog:
             log.error("reconciler_fault", work=work, exc_info=fault)
 
     def succeeded(self, *works: str) -> None:
-        """Record that these kinds of work have succeeded, and log which of them work again.
+        """Record that these kinds of work have succeeded, and log which of them have recovered.
 
-        A kind of work that failed in the last 90 seconds is not logged as working again yet. The
-        job that failed is retried only when its lease ends, so the retry may still fail.
+        A kind that failed in the last 90 seconds is not logged as recovered yet. The job that failed
+        is retried only when its lease ends, so the retry may still fail.
         """
         with self._lock:
             now = self._now()

@@ -55,7 +55,10 @@ def chores(container: Container) -> Sequence[Chore]:
 
 
 class Worker:
-    """Runs jobs at PSPs, jobs at endpoints, and PSPs' background work, each in separate threads.
+    """Runs three kinds of work, each in its own threads.
+
+    The kinds are jobs that call PSPs, jobs that send to endpoints, and the background work of PSP
+    adapters.
 
     The threads that look for jobs also run the chores.
     """

@@ -47,7 +47,7 @@ def write() -> Path:
         ),
         "their_machine": _machine(processes.machine),
         "flows": _table(["Database", "Processes", "Cards per second"], _flows(results)),
-        "pages": _table(["Page", "Milliseconds", OFFSET], _pages(results)),
+        "pages": _table(["Page", "cardonfile", OFFSET], _pages(results)),
         "imports": _table(["How", "Seconds", "Peak memory, MB"], _imports(results)),
         "starts": _table(["Server", "Time to first response, s", "Memory, MB"], _starts(results)),
         "growth": _table(["Sessions", "Database, MB", *_LOAD], _growth(growth)),

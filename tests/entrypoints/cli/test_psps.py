@@ -173,7 +173,7 @@ class TestCloseAccount:
         ("trust", "an account whose identity", "the service will trust the keys of"),
     ],
 )
-def test_psp_confirm_keys_and_psp_trust_refuse_an_account_that_does_not_need_them(
+def test_confirm_keys_and_trust_refuse_an_account_that_does_not_need_the_command(
     cardonfile: CommandLine, command: str, refused: str, said: str
 ) -> None:
     arguments = ("psp", command, PROVIDER, "--account", MERCHANT_ACCOUNT)
