@@ -46,7 +46,7 @@ class WorkerWatch:
         return is_missing
 
     def check_if_due(self) -> None:
-        """Check whether a worker runs, at most once a minute.
+        """At most once a minute, check whether a worker is running.
 
         Does nothing while the storage is unavailable.
         """

@@ -444,7 +444,7 @@ def _made_before(
     Return the id of the object, or None if there is no such object. The list at `path` begins with
     the newest object, and at most MAX_PARTS parts of the list are read. If the object may be in a
     later part, ProviderRefused is raised, because a repeated call would not find the object either.
-    A hosted page so far back in the list would be over.
+    Giving up does no harm for a hosted page, because a page so far back in the list is over.
     """
     query = "limit=100"
     for _ in range(MAX_PARTS):

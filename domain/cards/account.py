@@ -273,8 +273,8 @@ class Account(Card, WorkAtPsp):
     def with_expiry_notice_postponed(self, until: datetime, now: datetime) -> Account:
         """Return a copy of this account whose expiry notice is postponed to `until`.
 
-        The copy is due for reading at once. But if the last attempt to read the card failed, the
-        time of the next attempt stays unchanged.
+        The copy's card is due to be read at the PSP now. But if the last attempt to read the card
+        failed, the time of the next attempt stays unchanged.
         """
         due_at = self.due_at if self.unanswered_since else min(self.due_at or now, now)
         return replace(self, expiry_notice_at=until, due_at=due_at)

@@ -38,7 +38,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportGuest:
-    """Use case: return all data that is stored about a guest, as nested records by name.
+    """Use case: return all data that is stored about a guest, as nested mappings.
 
     The export contains personal data, but nothing that gives access: sessions' tokens are shortened
     to a prefix, and the fields in _HIDDEN are left out. Each export is noted in the audit trail
