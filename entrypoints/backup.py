@@ -45,7 +45,7 @@ def missing(settings: Settings) -> list[Path]:
         if psp.database is not None:
             try:
                 psp.database.stat()
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 found.append(psp.database)
     return found
 

@@ -70,10 +70,11 @@ def backup(*, folder: Path, keep: int | None) -> None:
 
     with installation() as container, plain_errors(BackupExists):
         now = container.clock().now()
+        not_copied = missing(container.settings())
         files = back_up(container.settings(), folder, now)
         for file in files:
             click.echo(f"wrote {file}")
-        for file in missing(container.settings()):
+        for file in not_copied:
             click.echo(f"not copied, because the file does not exist: {file.absolute()}")
         container.note_operators_act()(
             Action.BACKUP_COMPLETED,
