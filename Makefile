@@ -318,7 +318,7 @@ build/release/stamp build/clients/stamp build/cluster/stamp build/docs/stamp: bu
 # Debian and Ubuntu ship Python without `ensurepip`; say so before venv fails with a long error.
 .venv/bin/python:
 	@python="$(PYTHON)"; \
-	if ! "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	if ! "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then \
 		echo "cardonfile needs Python 3.11 to 3.14$${python:+, and $$python is not}." >&2; \
 		echo "Debian 12, Ubuntu 24.04 or newer: apt-get install python3 python3-venv" >&2; \
 		echo "macOS: brew install python@3.11 · others: https://www.python.org/downloads/" >&2; \

@@ -135,6 +135,8 @@ def test_the_form_reads_a_card_number_in_the_same_way_as_the_server(
     filled = number.evaluate(FILL, ends)
     assert filled == [f"4242 4242 4242 424{unicodedata.decimal(each)}" for each in digits]
     assert filled == [plain(text) for text in ends]
+    # In Unicode 16, this 0 follows the 9 of another script. Older Pythons do not know these digits.
+    assert number.evaluate(FILL, ["4242 4242 4242 424\U000116da"]) == ["4242 4242 4242 4240"]
     assert {*number.evaluate(FILL, [*separated, *NUMBER_AS_WRITTEN])} == {GROUPED}
     gaps = str.maketrans("", "", "- ")
     assert {plain(text).translate(gaps) for text in separated} == {GOOD_CARD}

@@ -134,8 +134,8 @@ def survive(
 ) -> Survived:
     """Kill the machine once in each round at a random moment, and check what is stored.
 
-    The kill comes after a random number of responses, which is in the range `answers`, and after
-    the first event. Clients retry unanswered requests. After each round, the clients pause, all
+    The kill comes after a random number of responses, which is in the range `answers`. The first
+    kill also waits until an event has arrived. Clients retry unanswered requests. After each round, the clients pause, all
     responses are compared with what is stored, and the requests of the round are repeated. All
     events are sent to a real endpoint.
     """

@@ -151,6 +151,8 @@ def _hints(of: Hint) -> dict[str, Hint]:
         try:
             return get_type_hints(of, localns=names)
         except NameError as unknown:
+            if unknown.name in names:
+                raise
             names[unknown.name] = StripeObject
 
 

@@ -170,3 +170,22 @@ def test_the_refusal_of_an_inaccessible_database_file_states_the_reason(
             assert f"{reason}): check that" in complaint
     fixed.parent.chmod(0o700)
     hidden.parent.chmod(0o700)
+
+
+def test_files_in_a_folder_that_may_not_be_searched_do_not_count_as_missing(
+    cardonfile: CommandLine,
+) -> None:
+    hidden = cardonfile.folder / "hidden"
+    hidden.mkdir(mode=0)
+    fake_psp, erasures = hidden / "fake-psp.db", hidden / "folder" / "erasures"
+    backup = ("backup", str(cardonfile.folder / "backups"))
+    with ThreadPoolExecutor(1, initializer=stop_overriding_file_modes) as thread:
+        for command, setting, file, complaint in (
+            (backup, "FAKE_PSP_DATABASE", fake_psp, f"{fake_psp}: Permission denied"),
+            (("reconcile",), "ERASURES_FILE", hidden / "erasures", f"{hidden / 'erasures'}: Per"),
+            (("reconcile",), "ERASURES_FILE", erasures, f"{erasures.parent}: Permission denied"),
+        ):
+            settings = {f"CARDONFILE_{setting}": str(file)}
+            refused = thread.submit(cardonfile.refuses, *command, **settings).result()
+            assert refused.startswith(complaint)
+    hidden.chmod(0o700)
