@@ -158,7 +158,8 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
     "keep_after_end_days",
     metavar="DAYS",
     callback=_days,
-    help="How long a card is kept after the booking it guarantees, up to 90d.  [initially: 7d]",
+    help="How long a card is kept after the end of the booking that it guarantees, up to 90d.  "
+    "[initially: 7d]",
 )
 @click.option(
     "--no-show-indicator/--only-unscheduled",
@@ -176,9 +177,9 @@ def _days(_: click.Context, __: click.Parameter, value: str | None) -> int | Non
 @click.option(
     "--guest-removal",
     type=click.Choice([each.value for each in GuestRemoval]),
-    help="What happens if a guest removes a card on the guest's own page: it is always removed at "
-    "once, or only after the booking that it guarantees.  [initially: after-agreement if the "
-    "center takes agreements, otherwise always]",
+    help="When a card is removed that a guest removes on the guest's own page. always: at once. "
+    "after-agreement: at once, or if the card guarantees a booking, after the booking.  "
+    "[initially: after-agreement if the center takes agreements, otherwise always]",
 )
 def configure_payments(
     *,

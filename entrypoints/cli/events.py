@@ -176,7 +176,7 @@ def roll_secret(endpoint_id: str) -> None:
 
 @events.command("deliveries")
 @click.option(
-    "--failed", is_flag=True, help="List only deliveries that have failed and are not retried."
+    "--failed", is_flag=True, help="List only deliveries that have failed and will not be retried."
 )
 @limit_option
 @json_option

@@ -210,7 +210,7 @@ def erase_on(name: str, folder: Path, *, kills: int, seed: int) -> Erased:
     "--kills",
     default=50,
     show_default=True,
-    help="How many times to kill the service on each storage.",
+    help="How many times to kill the service with SQLite, and with PostgreSQL.",
 )
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(kills: int, seed: int) -> None:

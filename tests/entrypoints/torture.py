@@ -309,7 +309,7 @@ STORAGES: Final[Mapping[str, Callable[..., AbstractContextManager[Storage]]]] = 
     "--rounds",
     default=100,
     show_default=True,
-    help="How many times to kill the service on each storage.",
+    help="How many times to kill the service with SQLite, and with PostgreSQL.",
 )
 @click.option("--seed", default=1, show_default=True, help="The seed for all random choices.")
 def main(rounds: int, seed: int) -> None:
