@@ -125,11 +125,11 @@ def _problem_with(path: Path) -> str | None:
     SQLite's own errors do not contain the reason.
     """
     folder = path.absolute().parent
-    # `os.path` returns False if a folder may not be searched. `Path` raises PermissionError until
-    # Python 3.13.
-    if os.path.isdir(path):  # noqa: PTH112 - see above
+    # If a folder may not be searched, `os.path` returns False. `Path` raises PermissionError before
+    # Python 3.14.
+    if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir() may raise
         return "this path is a folder"
-    if not os.path.exists(path):  # noqa: PTH110 - see above
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists() may raise
         return "the file does not exist, or this user may not search its folder"
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return "the file system is read-only"

@@ -545,9 +545,9 @@ def _outcome_detached(page: HostedPage, completed_at: datetime | None, now: date
     Only a webhook reports when the page was completed (`completed_at`). If no webhook has reported
     this time, the end of the page is used in its place, because the page cannot be completed later.
 
-    Raises ProviderUnavailable if the page has ended and Stripe may still attach the card. The result
-    is not Pending in this case, because after the end of the link, the caller takes Pending to mean
-    that the page ended without a card.
+    Raises ProviderUnavailable if the page has ended and Stripe may still attach the card. The
+    result is not Pending in this case, because after the end of the link, the caller takes Pending
+    to mean that the page ended without a card.
     """
     if now >= (completed_at or page.ends_at) + DETACH_GRACE:
         return PageClosed()

@@ -105,8 +105,8 @@ class EndAgreements:
     def __call__(self) -> bool:
         """End agreements, and return whether more agreements may be due.
 
-        Does nothing while the clock is not steady. With a wrong time, this call could cause an event
-        too early, and an event cannot be revoked.
+        Does nothing while the clock is not steady. With a wrong time, this call could cause an
+        event too early, and an event cannot be revoked.
         """
         if not self.clock.is_steady():
             return False

@@ -98,7 +98,8 @@ MEANINGS: Final[Mapping[EventType, str]] = {
     EventType.ACCOUNT_DEFAULT: "A guest made a card the default.",
     EventType.CONSENT_WITHDRAWN: "A guest withdrew the consent to charges other than those for bookings.",
     EventType.AGREEMENT_ADDED: "A guest agreed to charges for a booking, and a card guarantees it.",
-    EventType.AGREEMENT_ENDED: "An agreement ended: its booking is over, the shop ended it, or the guest replaced it.",
+    EventType.AGREEMENT_ENDED: "An agreement ended: its booking is over, the shop ended it, or the "
+    "guest replaced it.",
     EventType.GUEST_MERGED: "A guest was merged into another guest, and the former id is no longer used.",
     EventType.TEST: "A test by an operator. The ids in it do not belong to any record.",
 }

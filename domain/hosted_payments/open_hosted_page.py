@@ -94,8 +94,8 @@ class OpenHostedPage:
 
         `by_click` is whether the guest clicked the button on cardonfile's page. `agreed` is the
         digest of the consent or agreement to which the guest agreed there. `keeps` is whether the
-        guest also ticked the box that allows the center to keep the card. `card` names the card on file that the guest uses
-        instead of typing in a card.
+        guest also ticked the box that allows the center to keep the card. `card` names the card on
+        file that the guest uses instead of typing in a card.
 
         `browser` is the secret in the browser's cookie, or None. `address` and `user_agent` are the
         browser's IP address and User-Agent. `accepted` are its languages, most preferred first.

@@ -166,7 +166,8 @@ class MergeGuests:
 def _heir(unit: UnitOfWork, guest_id: GuestId) -> GuestId | None:
     """Return the guest who remains after all merges of a guest.
 
-    Return the same guest if the guest was neither merged nor erased. Return None if the guest was not merged but erased.
+    Return the same guest if the guest was neither merged nor erased. Return None if the guest was
+    not merged but erased.
     """
     erasure = unit.erasures.get(guest_id)
     return guest_id if erasure is None else erasure.merged_into

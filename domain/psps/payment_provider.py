@@ -155,8 +155,8 @@ class PaymentProvider(Protocol):
 
         The outcome of a page that the PSP removed is PageClosed. Do not report a card that was
         discarded at the PSP: if a restored backup lacks the record of the discard, the service
-        would store the card again. After the guest was erased, the request of an ended session contains neither
-        a name nor an address.
+        would store the card again. After the guest was erased, the request of an ended session
+        contains neither a name nor an address.
         """
         ...
 

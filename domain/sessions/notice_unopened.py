@@ -33,8 +33,8 @@ class NoticeUnopened:
     def __call__(self) -> bool:
         """Examine a limited number of sessions, and return whether more may be due.
 
-        Does nothing while the clock is not steady. With a wrong time, this call could cause an event
-        too early, and an event cannot be revoked.
+        Does nothing while the clock is not steady. With a wrong time, this call could cause an
+        event too early, and an event cannot be revoked.
         """
         if not self.clock.is_steady():
             return False

@@ -112,8 +112,8 @@ class WorkLog:
     def succeeded(self, *works: str) -> None:
         """Record that these kinds of work have succeeded, and log which of them have recovered.
 
-        A kind that failed in the last 90 seconds is not logged as recovered yet. The job that failed
-        is retried only when its lease ends, so the retry may still fail.
+        A kind that failed in the last 90 seconds is not logged as recovered yet. The job that
+        failed is retried only when its lease ends, so the retry may still fail.
         """
         with self._lock:
             now = self._now()

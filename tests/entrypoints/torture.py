@@ -135,9 +135,9 @@ def survive(
     """Kill the machine once in each round at a random moment, and check what is stored.
 
     The kill comes after a random number of responses, which is in the range `answers`. The first
-    kill also waits until an event has arrived. Clients retry unanswered requests. After each round, the clients pause, all
-    responses are compared with what is stored, and the requests of the round are repeated. All
-    events are sent to a real endpoint.
+    kill also waits until an event has arrived. Clients retry unanswered requests. After each
+    round, the clients pause, all responses are compared with what is stored, and the requests of
+    the round are repeated. All events are sent to a real endpoint.
     """
     with UnreliableEndpoint(seed) as endpoint:
         return _survive(storage, endpoint, rounds, seed, answers)
